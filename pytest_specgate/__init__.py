@@ -1,0 +1,73 @@
+"""Gates MLX speculative decoding: is it still exact, still faster, still within memory?
+
+The markers below equal ``pytest.mark.spec_parity`` and so on. Nothing heavy is imported here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+__version__ = "0.1.0"
+
+spec_parity = pytest.mark.spec_parity
+spec_speedup = pytest.mark.spec_speedup
+spec_latency = pytest.mark.spec_latency
+spec_memory = pytest.mark.spec_memory
+spec_acceptance = pytest.mark.spec_acceptance
+spec_inputs = pytest.mark.spec_inputs
+
+if TYPE_CHECKING:
+    from .config.plan import Decoding, Prompt
+    from .engines.base import Engine, EngineError, Generation, Pair
+    from .gates.base import Gate, Verdict
+    from .measure.blocks import Blocks
+    from .measure.evidence import Evidence, Trial
+    from .replay import replay
+
+_HOME = {
+    "Blocks": "measure.blocks",
+    "Decoding": "config.plan",
+    "Engine": "engines.base",
+    "EngineError": "engines.base",
+    "Evidence": "measure.evidence",
+    "Gate": "gates.base",
+    "Generation": "engines.base",
+    "Pair": "engines.base",
+    "Prompt": "config.plan",
+    "Trial": "measure.evidence",
+    "Verdict": "gates.base",
+    "replay": "replay",
+}
+
+__all__ = [
+    "Blocks",
+    "Decoding",
+    "Engine",
+    "EngineError",
+    "Evidence",
+    "Gate",
+    "Generation",
+    "Pair",
+    "Prompt",
+    "Trial",
+    "Verdict",
+    "__version__",
+    "replay",
+    "spec_acceptance",
+    "spec_inputs",
+    "spec_latency",
+    "spec_memory",
+    "spec_parity",
+    "spec_speedup",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import the public types when they are first asked for: a plain session never pays."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -1,0 +1,1 @@
+"""Command line, ini, gates file and markers, turned into one frozen, validated Plan."""

@@ -1,0 +1,109 @@
+"""Builds the plans of a session from its options and gates files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..gates.base import Gate
+from .gates_file import read_gates_file
+from .layers import Key, Layer, Layers, PromptSource, Setting, resolve
+from .options import Options
+from .plan import GateConfig, Inputs, Measure, ModelRef, Plan
+from .spec import ConfigError
+
+
+@dataclass(frozen=True)
+class Builder:
+    """What every plan of a session shares.
+
+    Attributes:
+        options: the command line and ini file.
+        gates: the registry.
+        source: prompt set name -> prompts, or None.
+        demo: target and draft of the embedded pair, where it was asked for.
+    """
+
+    options: Options
+    gates: Mapping[str, Gate]
+    source: PromptSource
+    demo: tuple[ModelRef, ModelRef] | None = None
+
+    def _command_line(self) -> Layer:
+        if self.demo is None:
+            return self.options.command_line
+        target, draft = self.demo
+        origin, here = "--spec-demo", Path()
+        layer: dict[Key, Setting] = {
+            ("pair", "target"): Setting(target, origin, here),
+            ("pair", "draft"): Setting(draft, origin, here),
+            ("prompts", "set"): Setting("smoke", origin, here),
+            ("decoding", "max_tokens"): Setting(48, origin, here),
+        }
+        return {**layer, **self.options.command_line}
+
+    def inputs(self, marker: Layer, file: Layer) -> tuple[Inputs, Measure]:
+        """What is measured, by precedence.
+
+        Raises:
+            ConfigError: half a pair, a model or file that is not there, rounds that cross.
+        """
+        layers = Layers(self._command_line(), marker, file, self.options.ini)
+        inputs, measure = resolve(
+            layers,
+            self.source,
+            engine=self.options.engine,
+            trust_remote_code=self.options.trust_remote_code,
+        )
+        for role, other in (("target", "draft"), ("draft", "target")):
+            setting = layers.find("pair", role)
+            if setting is not None and setting.value is not None and not inputs.has_pair:
+                raise setting.error(
+                    f"a {role} without a {other}: give --spec-{other} (or pair.{other} in the gates "
+                    "file) as well; a gate compares the target alone with target and draft together"
+                )
+        return inputs, measure
+
+    def plan(self, path: Path) -> Plan:
+        """The plan of one gates file.
+
+        Raises:
+            ConfigError: names file, line and key.
+        """
+        layer, gates = read_gates_file(path, self.gates)
+        inputs, measure = self.inputs({}, layer)
+        if gates is None:
+            origin = f"{path}"
+            gates = tuple(
+                GateConfig(name, dict(gate.defaults), origin)
+                for name, gate in self.gates.items()
+                if name in DEFAULT_GATES
+            )
+        plan = Plan(inputs, measure, gates, path, layer)
+        self.check(gates, inputs)
+        return plan
+
+    def check(self, gates: tuple[GateConfig, ...], inputs: Inputs) -> None:
+        """Ask each gate whether it can judge these inputs.
+
+        Raises:
+            ConfigError: it cannot; names where the gate was asked for.
+        """
+        for gate in gates:
+            if complaint := self.gates[gate.name].complaint(gate.options, inputs):
+                raise ConfigError(f"{gate.origin}: {gate.name}: {complaint}")
+
+    def replay(self, plan: Plan, inputs: Inputs) -> Plan:
+        """A plan that judges the parity of one saved case."""
+        parity = GateConfig("parity", dict(self.gates["parity"].defaults), str(plan.path))
+        return replace(plan, inputs=inputs, gates=(parity,))
+
+
+DEFAULT_GATES = ("parity", "speedup", "latency", "memory")
+
+
+def base_options(plan: Plan | None) -> dict[str, Mapping[str, Any]]:
+    """Gate -> options that the gates file sets, for markers to start from."""
+    return {gate.name: gate.options for gate in plan.gates} if plan else {}

@@ -1,0 +1,67 @@
+"""Every key a user may set, in one table: options, ini keys, gates file and markers share it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .plan import MAX_DRAFT_TOKENS
+from .spec import Invalid, Spec, found, integer, integers, mapping, number, optional, text, texts
+
+VERSION = 1
+
+DRAFT_TOKENS = integers(integer(1, MAX_DRAFT_TOKENS, why_least="0 drafts nothing"))
+
+MAX_TOKENS = integer(
+    1, why_least="mlx-lm's speculative path needs a limit; -1 works on the plain path alone"
+)
+
+
+def _kv_bits() -> Spec:
+    allowed = (2, 3, 4, 5, 6, 8)
+
+    def check(value: object) -> object:
+        if isinstance(value, bool) or value not in allowed:
+            raise Invalid(f"must be a number of bits, found {found(value)}")
+        return value
+
+    return optional(Spec(check, ", ".join(map(str, allowed))))
+
+
+SECTIONS: Mapping[str, Mapping[str, Spec]] = {
+    "pair": {"target": optional(text()), "draft": optional(text())},
+    "decoding": {
+        "num_draft_tokens": DRAFT_TOKENS,
+        "max_tokens": MAX_TOKENS,
+        "temperature": number(least=0),
+        "seed": integer(0, 2**63 - 1),
+        "prefill_step_size": integer(1),
+        "kv_bits": _kv_bits(),
+        "kv_group_size": integer(16),
+        "quantized_kv_start": integer(0),
+        "chat_template_args": mapping(),
+    },
+    "prompts": {"builtin": text(), "file": text(), "kinds": texts()},
+    "measure": {
+        "warmup": integer(1, 10, why_least="the warm-up pass is the parity pass"),
+        "min_rounds": integer(1, 1000),
+        "max_rounds": integer(1, 1000),
+    },
+}
+
+# What the marker spec_inputs takes; each name stands for one key of a section.
+MARKER_INPUTS: Mapping[str, tuple[str, str]] = {
+    "target": ("pair", "target"),
+    "draft": ("pair", "draft"),
+    "num_draft_tokens": ("decoding", "num_draft_tokens"),
+    "max_tokens": ("decoding", "max_tokens"),
+    "temperature": ("decoding", "temperature"),
+    "seed": ("decoding", "seed"),
+    "prefill_step_size": ("decoding", "prefill_step_size"),
+    "kv_bits": ("decoding", "kv_bits"),
+    "kv_group_size": ("decoding", "kv_group_size"),
+    "quantized_kv_start": ("decoding", "quantized_kv_start"),
+    "chat_template_args": ("decoding", "chat_template_args"),
+    "kinds": ("prompts", "kinds"),
+    "min_rounds": ("measure", "min_rounds"),
+    "max_rounds": ("measure", "max_rounds"),
+}

@@ -1,0 +1,228 @@
+"""Command-line options and their ini twins: declared here, read here, nowhere else."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .keys import MAX_TOKENS
+from .layers import Key, Layer, Setting, checked
+from .spec import ConfigError, Invalid, found, nearest
+
+Parsed = dict[Key, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRequest:
+    """``--spec-report KIND:PATH``."""
+
+    kind: str
+    path: Path
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the command line and ini file say, parsed; the pair may still be missing."""
+
+    command_line: Layer
+    ini: Layer
+    engine: str = "mlx-lm"
+    engine_origin: str = "default"
+    gates: Path | None = None
+    replay: Path | None = None
+    demo: bool = False
+    require: bool = False
+    trust_remote_code: bool = False
+    reports: tuple[ReportRequest, ...] = field(default=())
+
+    @property
+    def names_pair(self) -> bool:
+        """A model stands on the command line or in the ini file, so the session is to gate."""
+        return self.demo or any(
+            ("pair", role) in layer
+            for layer in (self.command_line, self.ini)
+            for role in ("target", "draft")
+        )
+
+
+def _whole(text: str) -> int:
+    if not re.fullmatch(r"[+-]?\d{1,18}", text.strip()):
+        raise Invalid(f"must be a whole number, found {found(text)}")
+    return int(text)
+
+
+def _draft_tokens(text: str) -> Parsed:
+    return {("decoding", "num_draft_tokens"): [_whole(part) for part in text.split(",")]}
+
+
+def _max_tokens(text: str) -> Parsed:
+    try:
+        return {("decoding", "max_tokens"): MAX_TOKENS(_whole(text))}
+    except Invalid as error:
+        raise Invalid(f"max_tokens {error}") from None
+
+
+def _rounds(text: str) -> Parsed:
+    low, colon, high = text.partition(":")
+    try:
+        least, most = _whole(low), _whole(high if colon else low)
+    except Invalid:
+        raise Invalid(f"must be MIN or MIN:MAX, found {found(text)}") from None
+    return {("measure", "min_rounds"): least, ("measure", "max_rounds"): most}
+
+
+def _template_args(text: str) -> Parsed:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Invalid(
+            f'must be a JSON object such as {{"enable_thinking": false}}: {error}'
+        ) from None
+    if not isinstance(value, dict):
+        raise Invalid(f"must be a JSON object, found {found(value)}")
+    return {("decoding", "chat_template_args"): value}
+
+
+def _as_it_is(section: str, key: str) -> Callable[[str], Parsed]:
+    return lambda text: {(section, key): text}
+
+
+# option stem -> how its text becomes settings
+_SETTINGS: dict[str, Callable[[str], Parsed]] = {
+    "target": _as_it_is("pair", "target"),
+    "draft": _as_it_is("pair", "draft"),
+    "num_draft_tokens": _draft_tokens,
+    "max_tokens": _max_tokens,
+    "prompts": _as_it_is("prompts", "set"),
+    "rounds": _rounds,
+    "chat_template_args": _template_args,
+}
+
+
+def _flag(name: str) -> str:
+    return f"--spec-{name.replace('_', '-')}"
+
+
+def _layer(texts: dict[str, str], origin: Callable[[str], str], base: Path) -> Layer:
+    layer: dict[Key, Setting] = {}
+    for name, text in texts.items():
+        try:
+            if not text.strip():
+                raise Invalid("must not be empty")
+            parsed = _SETTINGS[name](text)
+        except Invalid as error:
+            raise ConfigError(f"{origin(name)}: {error}") from None
+        for (section, key), value in parsed.items():
+            if (section, key) == ("prompts", "set"):
+                layer[section, key] = Setting(value, origin(name), base)
+            else:
+                layer[section, key] = checked(section, key, value, origin(name), base)
+    return layer
+
+
+def _ini(config: pytest.Config, name: str) -> str | None:
+    try:
+        value = config.getini(f"specgate_{name}")
+    except (TypeError, pytest.UsageError) as error:
+        raise ConfigError(
+            f"{config.inipath}: specgate_{name} must be text; in a [tool.pytest] table put numbers "
+            f'and truth values in quotes, as in specgate_{name} = "3" ({error})'
+        ) from None
+    return value if value is None or isinstance(value, str) else str(value)
+
+
+_TRUTH = {"1": True, "true": True, "yes": True, "on": True}
+_TRUTH |= {"0": False, "false": False, "no": False, "off": False}
+
+
+def _truth(name: str, flag: bool | None, ini: str | None) -> bool:
+    if flag is not None:
+        return flag
+    if ini is None:
+        return False
+    if ini.strip().lower() not in _TRUTH:
+        raise ConfigError(
+            f"specgate_{name} (ini): must be true or false, found {found(ini)}"
+        )
+    return _TRUTH[ini.strip().lower()]
+
+
+def _report(text: str, kinds: Collection[str], origin: str, base: Path) -> ReportRequest:
+    kind, colon, path = text.partition(":")
+    if not colon or not path.strip():
+        raise ConfigError(f"{origin}: must be KIND:PATH such as json:gate.json, found {text!r}")
+    if kind not in kinds:
+        raise ConfigError(
+            f"{origin}: no report of kind {kind!r}{nearest(kind, kinds)} "
+            f"(allowed: {', '.join(sorted(kinds))})"
+        )
+    target = base / Path(path).expanduser()
+    if target.is_dir():
+        raise ConfigError(f"{origin}: {target} is a directory; name a file")
+    return ReportRequest(kind, target, origin)
+
+
+def _file(text: str | None, origin: str, base: Path) -> Path | None:
+    if text is None:
+        return None
+    path = base / Path(text).expanduser()
+    if not path.is_file():
+        raise ConfigError(f"{origin}: no such file: {path}")
+    return path.resolve()
+
+
+def read_options(config: pytest.Config, report_kinds: Collection[str]) -> Options:
+    """Parse every option and ini key of specgate.
+
+    Raises:
+        ConfigError: a wrong value, or options that exclude each other.
+    """
+
+    def option(name: str) -> Any:
+        return config.getoption(f"spec_{name}")
+
+    here = config.invocation_params.dir
+    ini_base = config.inipath.parent if config.inipath else config.rootpath
+    ini_texts = {name: text for name in _SETTINGS if (text := _ini(config, name)) is not None}
+    cli_texts = {name: option(name) for name in _SETTINGS if option(name) is not None}
+    demo = bool(option("demo"))
+    replay = _file(option("replay"), "--spec-replay", here)
+    if demo and ("target" in cli_texts or "draft" in cli_texts):
+        raise ConfigError(
+            "--spec-demo brings its own pair: leave out --spec-target and --spec-draft"
+        )
+    if demo and replay:
+        raise ConfigError("--spec-replay names its own pair: leave out --spec-demo")
+    engine, gates = option("engine") or _ini(config, "engine"), option("gates")
+    gates_path = _file(gates, "--spec-gates", here)
+    if gates_path is None:
+        gates_path = _file(_ini(config, "gates"), "specgate_gates", ini_base)
+    reports = [
+        _report(text, report_kinds, f"--spec-report {text}", here)
+        for text in option("report") or ()
+    ]
+    if not reports and (text := _ini(config, "report")) is not None:
+        reports = [
+            _report(part, report_kinds, "specgate_report (ini)", ini_base) for part in text.split()
+        ]
+    return Options(
+        command_line=_layer(cli_texts, _flag, here),
+        ini=_layer(ini_texts, lambda name: f"{config.inipath}: specgate_{name}", ini_base),
+        engine=engine or "mlx-lm",
+        engine_origin="--spec-engine" if option("engine") else "specgate_engine",
+        gates=gates_path,
+        replay=replay,
+        demo=demo,
+        require=_truth("require", option("require"), _ini(config, "require")),
+        trust_remote_code=_truth(
+            "trust_remote_code", option("trust_remote_code"), _ini(config, "trust_remote_code")
+        ),
+        reports=tuple(reports),
+    )

@@ -1,0 +1,139 @@
+"""What one session measures and judges: frozen values, complete before any model is loaded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from .spec import Invalid
+
+MAX_DRAFT_TOKENS = 16
+_HUB_ID = re.compile(r"(?!.*(?:--|\.\.))[A-Za-z0-9][\w.\-]*/[A-Za-z0-9][\w.\-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRef:
+    """One model as the user named it: a local directory, or a hub id with an optional revision."""
+
+    name: str
+    directory: Path | None = None
+    revision: str | None = None
+
+    @property
+    def short(self) -> str:
+        """The last part of the name, for tables."""
+        return self.directory.name if self.directory else self.name.rsplit("/", 1)[-1]
+
+    @property
+    def label(self) -> str:
+        """The whole name, which loads the same model again."""
+        if self.directory:
+            return str(self.directory)
+        return f"{self.name}@{self.revision}" if self.revision else self.name
+
+    @classmethod
+    def parse(cls, value: Any, base: Path) -> ModelRef:
+        """Read a directory (relative to base) or a hub id ``owner/name[@revision]``.
+
+        Raises:
+            Invalid: neither an existing directory nor the form of a hub id.
+        """
+        if not isinstance(value, str) or not value.strip():
+            raise Invalid("must name a model directory or a hub id (owner/name[@revision])")
+        directory = base / Path(value).expanduser()
+        if directory.is_dir():
+            return cls(value, directory.resolve())
+        name, _, revision = value.partition("@")
+        if not _HUB_ID.fullmatch(name) or (base / name.split("/")[0]).is_dir():
+            raise Invalid(
+                f"no such directory: {directory} "
+                "(allowed: a model directory, or a hub id as owner/name[@revision])"
+            )
+        if "@" in value and not revision:
+            raise Invalid(f"{value!r} ends in '@' with no revision after it")
+        return cls(name, None, revision or None)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """One prompt of the mix; max_tokens is None where its line gives none."""
+
+    id: str
+    text: str
+    kind: str = "other"
+    max_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """The options that both paths get, explicitly and alike.
+
+    mlx-lm's own defaults differ between its two paths (``prefill_step_size`` is 2048 plain and
+    512 speculative), so every one is passed.
+    """
+
+    max_tokens: int = 256
+    temperature: float = 0.0
+    seed: int = 20260928
+    prefill_step_size: int = 2048
+    kv_bits: int | None = None
+    kv_group_size: int = 64
+    quantized_kv_start: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """How much is measured: passes thrown away first, then rounds."""
+
+    warmup: int = 1
+    min_rounds: int = 5
+    max_rounds: int = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What is generated: a pair, prompts with their own budgets, and the decoding options."""
+
+    target: ModelRef | None = None
+    draft: ModelRef | None = None
+    prompts: tuple[Prompt, ...] = ()
+    num_draft_tokens: tuple[int, ...] = (3,)
+    decoding: Decoding = field(default_factory=Decoding)
+    engine: str = "mlx-lm"
+    chat_template_args: Mapping[str, Any] = field(default_factory=dict)
+    trust_remote_code: bool = False
+
+    @property
+    def has_pair(self) -> bool:
+        """Both models are named."""
+        return self.target is not None and self.draft is not None
+
+    def only(self, prompt: Prompt) -> Inputs:
+        """The same with this prompt alone."""
+        return replace(self, prompts=(prompt,))
+
+
+@dataclass(frozen=True, slots=True)
+class GateConfig:
+    """One gate of the plan with its checked options, and the place that asked for it."""
+
+    name: str
+    options: Mapping[str, Any]
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One gates file (or the built-in one) under the command line: what it measures and judges.
+
+    ``settings`` is the file's own layer, which markers stand above.
+    """
+
+    inputs: Inputs
+    measure: Measure
+    gates: tuple[GateConfig, ...]
+    path: Path
+    settings: Mapping[tuple[str, str], Any] = field(default_factory=dict)

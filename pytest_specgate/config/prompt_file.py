@@ -1,0 +1,99 @@
+"""Prompt files: JSON Lines, ``{"id", "kind", "prompt", "max_tokens"}`` a line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from .keys import MAX_TOKENS
+from .plan import Prompt
+from .spec import ConfigError, Invalid, found, nearest
+from .yaml_file import read_utf8
+
+_FIELDS = ("id", "kind", "prompt", "max_tokens")
+_LONGEST_ID = 200
+
+
+def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    seen: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in seen:
+            raise Invalid(f"{key!r} is given twice")
+        seen[key] = value
+    return seen
+
+
+def _text_field(entry: dict[str, Any], name: str) -> str:
+    value = entry[name]
+    if not isinstance(value, str):
+        raise Invalid(f"{name} must be text, found {found(value)}")
+    if not (value if name == "prompt" else value.strip()):
+        raise Invalid(f"{name} is empty")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError:
+        raise Invalid(f"{name} is not valid Unicode text (half of a surrogate pair)") from None
+    return value
+
+
+def _prompt(entry: Any) -> Prompt:
+    if not isinstance(entry, dict):
+        raise Invalid(f"must be an object with {', '.join(_FIELDS)}; found {found(entry)}")
+    for key in entry:
+        if key not in _FIELDS:
+            raise Invalid(
+                f"unknown field {key!r}{nearest(key, _FIELDS)} (allowed: {', '.join(_FIELDS)})"
+            )
+    for key in ("id", "prompt"):
+        if key not in entry:
+            raise Invalid(f"{key} is missing (needed: id and prompt)")
+    name = _text_field(entry, "id")
+    if len(name) > _LONGEST_ID or not name.isprintable() or "::" in name:
+        raise Invalid(
+            f"id must be at most {_LONGEST_ID} printable characters without '::', found {name[:40]!r}"
+        )
+    max_tokens = entry.get("max_tokens")
+    if max_tokens is not None:
+        try:
+            max_tokens = MAX_TOKENS(max_tokens)
+        except Invalid as error:
+            raise Invalid(f"max_tokens {error}") from None
+    kind = _text_field(entry, "kind") if "kind" in entry else "other"
+    return Prompt(name, _text_field(entry, "prompt"), kind, max_tokens)
+
+
+def read_prompts(path: Path) -> tuple[Prompt, ...]:
+    """All prompts of a file, in order; blank lines, CRLF and a byte-order mark are fine.
+
+    Raises:
+        ConfigError: names file, line, field and what is allowed; also for a file with no prompt.
+    """
+    prompts: list[Prompt] = []
+    first_line: dict[str, int] = {}
+    # not splitlines(): that would also break at U+2028, which JSON allows inside a text
+    for number, line in enumerate(read_utf8(path).split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            prompt = _prompt(json.loads(line, object_pairs_hook=_no_duplicates))
+        except json.JSONDecodeError as error:
+            raise ConfigError(
+                f"{path}, line {number}: not JSON at column {error.colno}: {error.msg}"
+            ) from None
+        except Invalid as error:
+            raise ConfigError(f"{path}, line {number}: {error}") from None
+        except (RecursionError, ValueError) as error:
+            raise ConfigError(f"{path}, line {number}: not JSON that can be read: {error}") from None
+        if prompt.id in first_line:
+            raise ConfigError(
+                f"{path}, line {number}: id {prompt.id!r} is already on line {first_line[prompt.id]}"
+            )
+        first_line[prompt.id] = number
+        prompts.append(prompt)
+    if not prompts:
+        raise ConfigError(
+            f"{path}: no prompts in the file (needed: at least one line such as "
+            '{"id": "a", "kind": "python", "prompt": "Write ...", "max_tokens": 128})'
+        )
+    return tuple(prompts)

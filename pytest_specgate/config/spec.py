@@ -1,0 +1,201 @@
+"""Checks of single values, shared by options, ini keys, gates files and markers."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+
+class Invalid(ValueError):
+    """A value is wrong; the text says what is needed and what was found."""
+
+
+class ConfigError(pytest.UsageError):
+    """What the user typed is wrong: pytest prints the text and exits with 4."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One key: how its value is checked, and in words what is allowed."""
+
+    check: Callable[[Any], Any]
+    allowed: str
+
+    def __call__(self, value: Any) -> Any:
+        """The checked value.
+
+        Raises:
+            Invalid: with the found value and what is allowed.
+        """
+        try:
+            return self.check(value)
+        except Invalid as error:
+            raise Invalid(f"{error} (allowed: {self.allowed})") from None
+
+
+def found(value: Any) -> str:
+    """How a wrong value is named in a message."""
+    if isinstance(value, bool):
+        return f"{str(value).lower()}, a truth value"
+    if value is None:
+        return "nothing (null)"
+    if isinstance(value, str):
+        return f"the text {value[:80]!r}"
+    if isinstance(value, list | tuple):
+        return "a list"
+    if isinstance(value, dict):
+        return "a mapping"
+    return repr(value)[:80]
+
+
+def nearest(word: str, allowed: Iterable[str]) -> str:
+    """``; did you mean 'speedup'?`` or nothing when no allowed word is close."""
+    close = difflib.get_close_matches(str(word), list(allowed), n=1, cutoff=0.5)
+    if not close:
+        close = [name for name in allowed if len(name) > 2 and str(word).startswith(name)][:1]
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def number(
+    *, above: float | None = None, least: float | None = None, most: float | None = None
+) -> Spec:
+    """A finite number, with bounds; a truth value is not a number."""
+    bounds = []
+    if above is not None:
+        bounds.append(f"> {above:g}")
+    if least is not None:
+        bounds.append(f">= {least:g}")
+    if most is not None:
+        bounds.append(f"<= {most:g}")
+    words = " and ".join(bounds)
+
+    def check(value: Any) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise Invalid(f"must be a number, found {found(value)}")
+        try:
+            as_float = float(value)
+        except OverflowError:
+            as_float = math.inf
+        if not math.isfinite(as_float):
+            raise Invalid(f"must be a finite number, found {value!r:.80}")
+        if (
+            (above is not None and not as_float > above)
+            or (least is not None and as_float < least)
+            or (most is not None and as_float > most)
+        ):
+            raise Invalid(f"must be {words}, found {value!r:.80}")
+        return as_float
+
+    return Spec(check, f"a number {words}".strip())
+
+
+def integer(least: int, most: int | None = None, *, why_least: str = "") -> Spec:
+    """A whole number from least to most; a truth value or 3.0 is none."""
+    allowed = f"a whole number >= {least}" if most is None else f"{least} to {most}"
+
+    def check(value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise Invalid(f"must be a whole number, found {found(value)}")
+        if value < least:
+            why = f" ({why_least})" if why_least and value == least - 1 else ""
+            raise Invalid(f"must be at least {least}, found {value}{why}")
+        if most is not None and value > most:
+            raise Invalid(f"must be at most {most}, found {value}")
+        return value
+
+    return Spec(check, allowed)
+
+
+def text() -> Spec:
+    """Text that is not empty."""
+
+    def check(value: Any) -> str:
+        if not isinstance(value, str):
+            raise Invalid(f"must be text, found {found(value)}")
+        if not value.strip():
+            raise Invalid("must not be empty")
+        return value
+
+    return Spec(check, "text")
+
+
+def boolean() -> Spec:
+    """true or false."""
+
+    def check(value: Any) -> bool:
+        if not isinstance(value, bool):
+            raise Invalid(f"must be true or false, found {found(value)}")
+        return value
+
+    return Spec(check, "true, false")
+
+
+def one_of(*words: str) -> Spec:
+    """One word of a fixed set."""
+
+    def check(value: Any) -> str:
+        if not isinstance(value, str) or value not in words:
+            raise Invalid(
+                f"must be one of {', '.join(words)}; found {found(value)}{nearest(value, words)}"
+            )
+        return value
+
+    return Spec(check, ", ".join(words))
+
+
+def optional(spec: Spec) -> Spec:
+    """The same, or null for no limit."""
+    return Spec(lambda value: None if value is None else spec.check(value), f"{spec.allowed}, null")
+
+
+def texts() -> Spec:
+    """A list of texts (one text stands for a list of one)."""
+
+    def check(value: Any) -> tuple[str, ...]:
+        values = [value] if isinstance(value, str) else value
+        if not isinstance(values, list | tuple):
+            raise Invalid(f"must be a list of texts, found {found(value)}")
+        if not values:
+            raise Invalid("must not be empty")
+        for entry in values:
+            if not isinstance(entry, str):
+                hint = (
+                    ": YAML reads a bare yes, no, on or off as a truth value; put it in quotes"
+                    if isinstance(entry, bool)
+                    else ""
+                )
+                raise Invalid(f"must be text in every entry, found {found(entry)}{hint}")
+        return tuple(values)
+
+    return Spec(check, "a list of texts")
+
+
+def integers(one: Spec) -> Spec:
+    """One whole number or a list of different ones."""
+
+    def check(value: Any) -> tuple[int, ...]:
+        values = list(value) if isinstance(value, list | tuple) else [value]
+        if not values:
+            raise Invalid("must not be empty")
+        checked = [one.check(entry) for entry in values]
+        if len(set(checked)) != len(checked):
+            raise Invalid(f"must not repeat a number, found {checked}")
+        return tuple(checked)
+
+    return Spec(check, f"{one.allowed}, or a list of such numbers")
+
+
+def mapping() -> Spec:
+    """A mapping with text keys."""
+
+    def check(value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+            raise Invalid(f"must be a mapping with text keys, found {found(value)}")
+        return value
+
+    return Spec(check, "a mapping")

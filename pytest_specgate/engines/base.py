@@ -1,0 +1,174 @@
+"""The engine protocol and its types. Nothing here imports mlx."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from ..config.plan import Decoding, Inputs
+
+
+class EngineError(Exception):
+    """A pair cannot be loaded, or a generation broke; the text is for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One forward pass: which model, how many tokens went in, the cache's offset before it."""
+
+    model: Literal["target", "draft"]
+    length: int
+    offset: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """What one path emitted for one prompt, with the times of one run.
+
+    Attributes:
+        tokens: emitted ids, a final end-of-text id included.
+        text: all text segments joined, nothing normalised.
+        from_draft: a flag a token; all False on the plain path.
+        token_times_s: seconds from the start of the call to each token.
+        e2e_s: seconds from the start of the call to its end.
+        finish_reason: ``length`` or ``stop``.
+        peak_memory_bytes: the allocator's high-water mark of this run, weights included.
+        kv_bytes: key-value caches at the end, target's and draft's; None unless observed.
+        calls: every model call, draft's and target's; None unless observed or where the engine
+            cannot see them.
+    """
+
+    tokens: tuple[int, ...]
+    text: str
+    from_draft: tuple[bool, ...]
+    token_times_s: tuple[float, ...]
+    e2e_s: float
+    finish_reason: str | None
+    peak_memory_bytes: int | None = None
+    kv_bytes: tuple[int, int] | None = None
+    calls: tuple[Call, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What one loaded model is.
+
+    Attributes:
+        name: as the user named it.
+        bytes: its weights in memory.
+        parameters: number of weights, quantised ones unpacked.
+        dtype: of the unquantised weights, such as ``bfloat16``.
+        quantization: such as ``4-bit``, or None.
+        digest: SHA-256 over config, tokenizer files and the headers of the weight files. It tells
+            models apart; it does not read the weights themselves.
+        revision: the hub's commit, for a model of a hub.
+    """
+
+    name: str
+    bytes: int
+    parameters: int
+    dtype: str
+    quantization: str | None
+    digest: str
+    revision: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PairInfo:
+    """Both models of a loaded pair."""
+
+    target: ModelInfo
+    draft: ModelInfo
+
+
+@dataclass(frozen=True, slots=True)
+class EngineInfo:
+    """The engine's part of the environment.
+
+    Attributes:
+        versions: package -> version, of what computes.
+        device: what it runs on, in words.
+        memory_limit_bytes: what the device recommends as the most to use, or the machine's memory
+            where it recommends nothing.
+        memory_limit_origin: which of the two, in words.
+    """
+
+    versions: Mapping[str, str]
+    device: str
+    memory_limit_bytes: int
+    memory_limit_origin: str
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+
+Tick = Callable[[int, float], float]
+"""Called as tick(tokens so far, seconds since the start); returns when it wants to be called next."""
+
+
+class Pair(Protocol):
+    """A loaded pair."""
+
+    @property
+    def info(self) -> PairInfo: ...
+    @property
+    def target(self) -> Any: ...
+    @property
+    def draft(self) -> Any: ...
+    @property
+    def tokenizer(self) -> Any: ...
+
+    def encode(self, text: str, chat_template_args: Mapping[str, Any]) -> tuple[int, ...]:
+        """Prompt ids: through the target's chat template where it has one.
+
+        Raises:
+            EngineError: the template or tokenizer refuses the text, or the ids are empty.
+        """
+        ...
+
+    def generate(
+        self,
+        prompt: Sequence[int],
+        decoding: Decoding,
+        *,
+        max_tokens: int,
+        num_draft_tokens: int | None,
+        observe: bool = False,
+        tick: Tick | None = None,
+    ) -> Generation:
+        """One run with fresh caches; plain when num_draft_tokens is None.
+
+        Args:
+            prompt: ids, at least one.
+            decoding: passed whole to either path; its max_tokens gives way to the argument.
+            max_tokens: at least 1.
+            num_draft_tokens: k, or None for the plain path.
+            observe: note model calls and cache sizes; the times of such a run do not count.
+            tick: for progress, called between tokens.
+
+        Raises:
+            EngineError: with the engine's own message.
+        """
+        ...
+
+
+class Engine(Protocol):
+    """Loads pairs, and says what it runs on."""
+
+    @property
+    def name(self) -> str: ...
+
+    def describe(self) -> EngineInfo:
+        """Versions, device, memory limit.
+
+        Raises:
+            EngineError: the engine's packages are not there; says what to install.
+        """
+        ...
+
+    def load(self, inputs: Inputs) -> Pair:
+        """Load target and draft, weights evaluated.
+
+        Raises:
+            EngineError: names the model and holds the loader's own message.
+        """
+        ...

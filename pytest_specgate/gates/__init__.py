@@ -1,0 +1,15 @@
+"""The gates: one module each. A gate judges evidence; it never runs a model."""
+
+from __future__ import annotations
+
+from .acceptance import AcceptanceGate
+from .base import Gate
+from .latency import LatencyGate
+from .memory import MemoryGate
+from .parity import ParityGate
+from .speedup import SpeedupGate
+
+
+def builtin_gates() -> list[Gate]:
+    """The gates that come with the plugin, in the order of the report."""
+    return [ParityGate(), SpeedupGate(), LatencyGate(), MemoryGate(), AcceptanceGate()]

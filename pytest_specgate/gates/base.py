@@ -1,0 +1,134 @@
+"""What a gate is, and what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from ..config.plan import Inputs
+    from ..config.spec import Spec
+    from ..measure.evidence import Evidence
+
+Status = Literal["passed", "failed", "inconclusive", "skipped"]
+Scope = Literal["prompt", "arm"]
+Needs = Literal["parity", "rounds"]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the evidence says of one limit.
+
+    ``observed``, ``limit`` and ``spread`` (a 95 % interval) are in ``unit``; the ``*_text`` fields
+    are the same figures as a person reads them. ``reason`` is one sentence; ``details`` are lines
+    of evidence and ``advice`` lines of what to do, both for a person.
+    """
+
+    gate: str
+    subject: str
+    status: Status
+    reason: str
+    observed: float | None = None
+    limit: float | None = None
+    unit: str = ""
+    samples: int = 0
+    spread: tuple[float, float] | None = None
+    observed_text: str = "-"
+    limit_text: str = "-"
+    evidence_text: str = ""
+    details: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Gate(Protocol):
+    """A limit on measured evidence.
+
+    Attributes:
+        name: the key in gates.yaml and in the marker ``spec_<name>``.
+        item: the name of its test item; differs from name where a gate judges one figure of many.
+        options: option -> how it is checked. An option left out gets ``defaults``.
+        scope: ``prompt`` for one item a prompt, ``arm`` for one a number of draft tokens.
+        needs: ``parity`` (one pass over each path) or ``rounds`` (timed trials as well).
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def item(self) -> str: ...
+    @property
+    def options(self) -> Mapping[str, Spec]: ...
+    @property
+    def defaults(self) -> Mapping[str, Any]: ...
+    @property
+    def scope(self) -> Scope: ...
+    @property
+    def needs(self) -> Needs: ...
+
+    def complaint(self, options: Mapping[str, Any], inputs: Inputs) -> str | None:
+        """Why these options cannot be judged on these inputs, or None. Asked before any model."""
+        ...
+
+    def judge(self, evidence: Evidence, options: Mapping[str, Any], subject: str) -> Verdict:
+        """The verdict on evidence that is cut to one prompt, or to one number of draft tokens."""
+        ...
+
+    def wants_rounds(self, evidence: Evidence, options: Mapping[str, Any]) -> bool:
+        """Another round could still change the verdict. Asked between rounds."""
+        ...
+
+
+class BaseGate:
+    """What most gates share."""
+
+    name = ""
+    item = ""
+    options: Mapping[str, Spec] = {}
+    defaults: Mapping[str, Any] = {}
+    scope: Scope = "arm"
+    needs: Needs = "rounds"
+
+    def complaint(self, options: Mapping[str, Any], inputs: Inputs) -> str | None:
+        """Nothing to complain of."""
+        return None
+
+    def wants_rounds(self, evidence: Evidence, options: Mapping[str, Any]) -> bool:
+        """The minimum of rounds is enough."""
+        return False
+
+    def failed(self, subject: str, reason: str, *advice: str, **more: Any) -> Verdict:
+        """A failed verdict of this gate."""
+        return Verdict(self.name, subject, "failed", reason, advice=advice, **more)
+
+
+def nothing_to_judge(evidence: Evidence) -> tuple[str, tuple[str, ...]] | None:
+    """Why no figure of this evidence may turn a gate green, and what to do; None when some may.
+
+    Cases that failed parity do not count: they are not timed, and their gain is no gain.
+    """
+    broken = [case for case in evidence.cases if case.error]
+    if broken and len(broken) == len(evidence.cases):
+        return f"nothing could be generated: {broken[0].error}", ()
+    for case in evidence.cases:
+        for name, arm in case.arms.items():
+            if arm.unstable:
+                return f"not deterministic: {case.prompt.id}, {name}: {arm.unstable}", (
+                    "The same path gave two outputs at temperature 0; no figure of it holds.",
+                )
+    usable = evidence.usable
+    if not usable:
+        return (
+            f"nothing to judge: none of {len(evidence.cases)} prompts gave the same output on both "
+            "paths",
+            ("See the parity verdicts: speed and memory of a wrong output mean nothing.",),
+        )
+    if not any(case.plain.generation.tokens for case in usable):
+        return "nothing was generated: every output is empty", (
+            "Check the prompts and max_tokens, and that the first token is not always the end.",
+        )
+    if not evidence.drafted:
+        return "nothing was drafted: the draft model was never called", (
+            "Check that the engine passes the draft model on; without it nothing is gained.",
+        )
+    return None

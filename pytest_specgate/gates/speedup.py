@@ -1,0 +1,104 @@
+"""Is it still faster? Median of paired end-to-end ratios over the prompt mix."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..config.spec import number, one_of
+from ..stats import LEAST_ROUNDS, decide_speedup, median_speedup, rounds_needed
+from .base import BaseGate, Verdict, nothing_to_judge
+from .words import count, excluded
+
+if TYPE_CHECKING:
+    from ..measure.evidence import Evidence
+
+
+class SpeedupGate(BaseGate):
+    """Plain over speculative e2e seconds, paired by round, at least ``min``."""
+
+    name = item = "speedup"
+    options = {
+        "min": number(above=0),
+        "statistic": one_of("median"),
+        "margin": number(least=0, most=0.5),
+    }
+    defaults = {"min": 1.15, "statistic": "median", "margin": 0.03}
+
+    def judge(self, evidence: Evidence, options: Mapping[str, Any], subject: str) -> Verdict:
+        """The verdict over all timed cases."""
+        least, margin = options["min"], options["margin"]
+        shared: dict[str, Any] = {
+            "limit": least,
+            "unit": "x",
+            "limit_text": f">= {least:.2f}x",
+        }
+        if problem := nothing_to_judge(evidence):
+            reason, advice = problem
+            return self.failed(subject, reason, *advice, **shared)
+        ratios = list(evidence.ratios().values())
+        if not ratios:
+            return Verdict(self.name, subject, "inconclusive", "no round was completed", **shared)
+        rounds = evidence.rounds
+        ratios = [row[:rounds] for row in ratios]
+        shared |= {
+            "samples": rounds * len(ratios),
+            "evidence_text": f"{count(len(ratios), 'prompt')}, {count(rounds, 'round')}",
+        }
+        if rounds < 2:
+            only = sum(row[0] for row in ratios) / len(ratios)
+            return Verdict(
+                self.name,
+                subject,
+                "inconclusive",
+                "a single round has no spread to judge by",
+                observed=only,
+                observed_text=f"{only:.2f}x",
+                advice=(f"Run at least {LEAST_ROUNDS} rounds: --spec-rounds {LEAST_ROUNDS}:12",),
+                **shared,
+            )
+        estimate = median_speedup(ratios)
+        low, high = estimate.interval
+        shared |= {
+            "observed": estimate.value,
+            "spread": estimate.interval,
+            "observed_text": f"{estimate.value:.2f}x [{low:.2f}, {high:.2f}]",
+            "details": excluded(evidence),
+        }
+        match decide_speedup(ratios, least, margin):
+            case "passed":
+                return Verdict(
+                    self.name, subject, "passed", f"{estimate.value:.2f}x as fast", **shared
+                )
+            case "failed":
+                speed = f"{estimate.value:.2f}x as fast as the plain path"
+                return Verdict(
+                    self.name,
+                    subject,
+                    "failed",
+                    f"the speculative path is {speed}, the limit is {least:.2f}x",
+                    advice=(
+                        "Try another num_draft_tokens or a smaller draft, or look at the kinds "
+                        "above: a draft may pay on some alone.",
+                    ),
+                    **shared,
+                )
+        return Verdict(self.name, subject, "inconclusive", **_undecided(ratios, margin), **shared)
+
+
+def _undecided(ratios: list[list[float]], margin: float) -> dict[str, Any]:
+    variation, needed = rounds_needed(ratios, margin)
+    rounds = len(ratios[0])
+    if rounds < LEAST_ROUNDS:
+        return {
+            "reason": f"{count(rounds, 'round')} cannot decide: it takes {LEAST_ROUNDS}",
+            "advice": (f"Run again with --spec-rounds {LEAST_ROUNDS}:12",),
+        }
+    return {
+        "reason": f"undecided after {count(rounds, 'round')}: the noise (CV {variation:.1%}) is "
+        "too large for so close a limit",
+        "advice": (
+            f"About {max(needed, rounds + 1)} rounds would decide: --spec-rounds "
+            f"{LEAST_ROUNDS}:{max(needed, rounds + 1)}; a quieter machine needs fewer.",
+        ),
+    }

@@ -1,0 +1,41 @@
+"""How figures are worded, alike in every gate."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ..measure.evidence import Evidence
+
+
+def count(number: int, noun: str) -> str:
+    """``1 prompt``, ``24 prompts``, ``6,144 tokens``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def gigabytes(size: float) -> str:
+    """Decimal gigabytes, as mlx-lm prints them; megabytes under one hundredth of a gigabyte."""
+    return f"{size / 1e9:.2f} GB" if size >= 1e7 else f"{size / 1e6:.1f} MB"
+
+
+def shown(text: str) -> str:
+    """Model output made safe for a terminal: control and format characters are escaped."""
+    return "".join(
+        char if unicodedata.category(char)[0] != "C" else ascii(char)[1:-1] for char in text
+    )
+
+
+def excluded(evidence: Evidence) -> tuple[str, ...]:
+    """Lines that name the prompts which no timing gate may judge, and why."""
+    lines = []
+    for case in evidence.cases:
+        if case in evidence.usable:
+            continue
+        why = "its output differs"
+        if case.error:
+            why = "generating failed"
+        for arm in case.arms.values():
+            why = arm.unstable or why
+        lines.append(f"left out: {case.prompt.id} ({why})")
+    return tuple(lines)

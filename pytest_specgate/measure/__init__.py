@@ -1,0 +1,1 @@
+"""Trials in rounds, memory, block counts, and the session's one store of evidence."""

@@ -1,0 +1,334 @@
+"""What was measured: plain values that gates judge and reports show."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
+from operator import add
+from typing import Any
+
+from ..config.plan import Decoding, Prompt
+from ..engines.base import EngineInfo, Generation, PairInfo
+from .blocks import Blocks
+
+PLAIN = "plain"
+
+
+def arm_name(num_draft_tokens: int | None) -> str:
+    """``plain``, or ``k=3``."""
+    return PLAIN if num_draft_tokens is None else f"k={num_draft_tokens}"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One timed generation; all times in seconds.
+
+    Attributes:
+        round: from 1.
+        tokens: emitted.
+        ttft_s: to the first token. On the speculative path it holds the draft's prefill and a
+            whole first block.
+        decode_s: from the first token to the last; None for a single token.
+        e2e_s: from the call to its end.
+        past_first_block: (tokens, seconds) after the first block had arrived, for honest decode
+            speed; None when there was nothing after it.
+        peak_memory_bytes: high-water mark of this trial, weights included.
+    """
+
+    round: int
+    tokens: int
+    ttft_s: float
+    decode_s: float | None
+    e2e_s: float
+    past_first_block: tuple[int, float] | None
+    peak_memory_bytes: int | None
+
+    @property
+    def seconds_per_token(self) -> float:
+        """e2e over emitted tokens."""
+        return self.e2e_s / max(self.tokens, 1)
+
+    @property
+    def time_per_output_token_s(self) -> float | None:
+        """(e2e - TTFT) / (n - 1); None for a single token."""
+        return (self.e2e_s - self.ttft_s) / (self.tokens - 1) if self.tokens > 1 else None
+
+    @property
+    def decode_tokens_per_s(self) -> float | None:
+        """Tokens a second after the first block."""
+        if self.past_first_block is None or self.past_first_block[1] <= 0:
+            return None
+        return self.past_first_block[0] / self.past_first_block[1]
+
+
+def trial_of(generation: Generation, round_number: int, first_block: int) -> Trial:
+    """The times of one run.
+
+    Args:
+        generation: a run that emitted at least one token.
+        round_number: from 1.
+        first_block: tokens that arrived together at first: 1 on the plain path.
+    """
+    times = generation.token_times_s
+    count = len(times)
+    rest = None
+    if count > first_block:
+        rest = (count - first_block, times[-1] - times[first_block - 1])
+    return Trial(
+        round=round_number,
+        tokens=count,
+        ttft_s=times[0],
+        decode_s=times[-1] - times[0] if count > 1 else None,
+        e2e_s=generation.e2e_s,
+        past_first_block=rest,
+        peak_memory_bytes=generation.peak_memory_bytes,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ArmEvidence:
+    """One path of one prompt: the output of the parity pass, its blocks, and the timed trials.
+
+    Attributes:
+        num_draft_tokens: k, or None for the plain path.
+        generation: of the parity pass; its times do not count.
+        blocks: None on the plain path.
+        drafted: the draft model was really called; None where the engine cannot see it.
+        broken: an invariant of the block counts that does not hold, in words.
+        unstable: a timed round whose output was not the parity pass's, in words.
+    """
+
+    num_draft_tokens: int | None
+    generation: Generation
+    blocks: Blocks | None = None
+    drafted: bool | None = None
+    broken: str | None = None
+    unstable: str | None = None
+    trials: tuple[Trial, ...] = ()
+
+    @property
+    def first_block(self) -> int:
+        """Tokens that arrive together at first."""
+        if self.blocks is None or not self.blocks.blocks:
+            return 1
+        return self.blocks.blocks[0].accepted + (self.blocks.blocks[0].censored is None)
+
+
+@dataclass(frozen=True, slots=True)
+class Parity:
+    """Plain against speculative output of one prompt.
+
+    ``first_difference`` is the index of the first output token that differs (an output that ends
+    early differs where it ends); None when the ids are equal.
+    """
+
+    num_draft_tokens: int
+    tokens_equal: bool
+    text_equal: bool
+    first_difference: int | None
+
+    @property
+    def exact(self) -> bool:
+        """Ids and text are equal, nothing normalised."""
+        return self.tokens_equal and self.text_equal
+
+
+def compare(plain: Generation, speculative: Generation, num_draft_tokens: int) -> Parity:
+    """Parity of two outputs."""
+    ours, theirs = plain.tokens, speculative.tokens
+    first = next(
+        (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b),
+        None if len(ours) == len(theirs) else min(len(ours), len(theirs)),
+    )
+    return Parity(num_draft_tokens, first is None, plain.text == speculative.text, first)
+
+
+@dataclass(frozen=True, slots=True)
+class CaseEvidence:
+    """One prompt with all its arms; ``error`` is set instead where generating failed.
+
+    ``arms`` maps ``plain`` and ``k=N``.
+    """
+
+    prompt: Prompt
+    tokens: tuple[int, ...] = ()
+    arms: Mapping[str, ArmEvidence] = field(default_factory=dict)
+    error: str | None = None
+
+    @property
+    def plain(self) -> ArmEvidence:
+        """The plain arm."""
+        return self.arms[PLAIN]
+
+    @property
+    def speculative(self) -> tuple[ArmEvidence, ...]:
+        """The speculative arms, k rising."""
+        return tuple(arm for name, arm in self.arms.items() if name != PLAIN)
+
+    def parity(self) -> tuple[Parity, ...]:
+        """One comparison a speculative arm."""
+        return tuple(
+            compare(self.plain.generation, arm.generation, arm.num_draft_tokens)
+            for arm in self.speculative
+            if arm.num_draft_tokens is not None
+        )
+
+    def sound(self, *, sampled: bool) -> bool:
+        """Fit to be timed: generated, invariants kept and, when greedy, equal on every arm."""
+        return (
+            not self.error
+            and (sampled or all(parity.exact for parity in self.parity()))
+            and not any(arm.broken or arm.unstable for arm in self.arms.values())
+        )
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the gates of one plan, marker or call may judge.
+
+    Attributes:
+        cases: one a prompt, in the order of the prompt set.
+        sampled: temperature > 0, so outputs need not be equal.
+        swap_growth_bytes: swap used after the last round less that before the first.
+    """
+
+    cases: tuple[CaseEvidence, ...]
+    decoding: Decoding
+    pair: PairInfo | None = None
+    engine: EngineInfo | None = None
+    swap_growth_bytes: int | None = None
+
+    @property
+    def sampled(self) -> bool:
+        """Outputs are drawn, not greedy."""
+        return self.decoding.temperature > 0
+
+    def for_prompt(self, prompt_id: str) -> Evidence:
+        """The same, cut to one prompt."""
+        return replace(self, cases=tuple(c for c in self.cases if c.prompt.id == prompt_id))
+
+    def for_arm(self, num_draft_tokens: int) -> Evidence:
+        """The same, cut to the plain arm and one number of draft tokens."""
+        keep = (PLAIN, arm_name(num_draft_tokens))
+        return replace(
+            self,
+            cases=tuple(
+                replace(case, arms={n: arm for n, arm in case.arms.items() if n in keep})
+                for case in self.cases
+            ),
+        )
+
+    @cached_property
+    def usable(self) -> tuple[CaseEvidence, ...]:
+        """Cases that generated and, when greedy, whose every arm equals the plain output."""
+        return tuple(
+            case for case in self.cases if case.sound(sampled=self.sampled)
+        )
+
+    @cached_property
+    def timed(self) -> tuple[CaseEvidence, ...]:
+        """Usable cases with the same number of trials on every arm, at least one."""
+        return tuple(
+            case
+            for case in self.usable
+            if case.plain.trials
+            and all(len(arm.trials) == len(case.plain.trials) for arm in case.speculative)
+        )
+
+    @property
+    def rounds(self) -> int:
+        """Complete rounds."""
+        return min((len(case.plain.trials) for case in self.timed), default=0)
+
+    @cached_property
+    def blocks(self) -> Blocks:
+        """All speculative blocks of all cases."""
+        found = [a.blocks for c in self.cases for a in c.arms.values() if a.blocks is not None]
+        return reduce(add, found, Blocks())
+
+    @property
+    def drafted(self) -> bool:
+        """The draft model took part; where the engine cannot see calls, its tokens must show."""
+        arms = [arm for case in self.cases if not case.error for arm in case.speculative]
+        seen = [arm.drafted for arm in arms if arm.drafted is not None]
+        return any(seen) if seen else any(any(arm.generation.from_draft) for arm in arms)
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """accepted / proposed over all cases."""
+        return self.blocks.acceptance_rate
+
+    @property
+    def draft_share(self) -> float | None:
+        """accepted / emitted over all cases."""
+        return self.blocks.draft_share
+
+    @property
+    def exact(self) -> bool:
+        """Every case generated, and every arm equals the plain output."""
+        return bool(self.cases) and all(
+            not case.error and all(parity.exact for parity in case.parity()) for case in self.cases
+        )
+
+    def ratios(self) -> dict[str, list[float]]:
+        """prompt id -> plain / speculative e2e of each round; above 1 the draft pays.
+
+        Sampled outputs differ in length, so there the time a token is compared.
+        """
+
+        def cost(trial: Trial) -> float:
+            return trial.seconds_per_token if self.sampled else trial.e2e_s
+
+        return {
+            case.prompt.id: [
+                cost(p) / cost(s)
+                for p, s in zip(case.plain.trials, arm.trials, strict=True)
+            ]
+            for case in self.timed
+            for arm in case.speculative
+        }
+
+    @property
+    def speedup(self) -> float | None:
+        """Median plain / speculative e2e of all paired trials; None before timed rounds."""
+        ratios = [ratio for of_prompt in self.ratios().values() for ratio in of_prompt]
+        return statistics.median(ratios) if ratios else None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One prompt on both paths, as ``spec_compare`` returns it."""
+
+    case: CaseEvidence
+    parity: Parity
+    decoding: Decoding
+
+    @property
+    def plain(self) -> Generation:
+        """The plain output."""
+        return self.case.plain.generation
+
+    @property
+    def speculative(self) -> Generation:
+        """The speculative output."""
+        return self.case.speculative[0].generation
+
+    @property
+    def blocks(self) -> Blocks:
+        """Blocks of the speculative output."""
+        return self.case.speculative[0].blocks or Blocks()
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """accepted / proposed."""
+        return self.blocks.acceptance_rate
+
+    @property
+    def speedup(self) -> float | None:
+        """Median plain / speculative e2e; None when no rounds were asked for."""
+        return Evidence((self.case,), self.decoding).speedup
+
+
+Environment = Mapping[str, Any]

@@ -1,0 +1,409 @@
+"""The session's one store of evidence: what was generated once is not generated again."""
+
+from __future__ import annotations
+
+import gc
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from ..config.plan import Inputs, Measure, Prompt
+from ..engines.base import Engine, EngineError, EngineInfo, Generation, Pair, Tick
+from .blocks import broken_invariant, count_blocks
+from .evidence import (
+    PLAIN,
+    ArmEvidence,
+    CaseEvidence,
+    Evidence,
+    Trial,
+    arm_name,
+    trial_of,
+)
+from .machine import swap_used_bytes
+
+CaseKey = tuple[str, int]
+Wants = Callable[[Evidence], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Where the measurement stands, for progress.
+
+    Attributes:
+        prompt: id of the prompt.
+        arm: ``plain`` or ``k=N``.
+        round: 0 in the warm-up pass, which is the parity pass.
+        rounds: the least that will be run.
+        remaining_s: estimate for everything still planned; None before the first trial.
+    """
+
+    prompt: str
+    arm: str
+    round: int
+    rounds: int
+    remaining_s: float | None
+
+
+class Watcher(Protocol):
+    """Told of what happens, between trials, so that watching costs the trials nothing."""
+
+    def loading(self, inputs: Inputs) -> None: ...
+    def trial_started(self, step: Step) -> Tick | None: ...
+    def trial_finished(self, trial: Trial, prompt: Prompt, arm: str) -> None: ...
+    def prompt_finished(self, prompt: Prompt) -> None: ...
+
+
+@dataclass
+class _Record:
+    """One prompt with its budget: what was asked of it and what is known."""
+
+    prompt: Prompt
+    wanted: set[int] = field(default_factory=set)
+    timed: bool = False
+    case: CaseEvidence | None = None
+    warmed: bool = False
+
+    @property
+    def rounds(self) -> int:
+        return len(self.case.plain.trials) if self.case and not self.case.error else 0
+
+
+class Campaign:
+    """Everything measured with one pair and one set of decoding options.
+
+    Prompts register first, so that one round serves every gate: the plain arm is shared by all k.
+    """
+
+    def __init__(self, inputs: Inputs, store: Store) -> None:
+        self._inputs = inputs
+        self._store = store
+        self._records: dict[CaseKey, _Record] = {}
+        self._spent: dict[bool, list[float]] = {False: [], True: []}
+
+    def register(self, inputs: Inputs, *, timed: bool) -> None:
+        """Say what will be asked for, before anything is generated."""
+        for prompt in inputs.prompts:
+            record = self._records.setdefault(_key(prompt), _Record(prompt))
+            record.wanted.update(inputs.num_draft_tokens)
+            record.timed = record.timed or timed
+
+    def planned_trials(self, measure: Measure) -> tuple[int, int]:
+        """(least, most) trials that the registered prompts will take, warm-up included."""
+        arms = sum(len(record.wanted) + 1 for record in self._records.values())
+        timed = sum(len(r.wanted) + 1 for r in self._records.values() if r.timed)
+        extra = measure.warmup - 1
+        return (
+            arms + timed * (measure.min_rounds + extra),
+            arms + timed * (measure.max_rounds + extra),
+        )
+
+    def parity_pass(self, inputs: Inputs) -> Evidence:
+        """Evidence with one observed output an arm for each prompt of inputs."""
+        self.register(inputs, timed=False)
+        for prompt in inputs.prompts:
+            self._observe(self._records[_key(prompt)], rounds=0)
+        return self.evidence(inputs)
+
+    def rounds(self, inputs: Inputs, measure: Measure, wants: Wants) -> Evidence:
+        """Evidence with timed rounds: the minimum, then more while ``wants`` says so."""
+        self.register(inputs, timed=True)
+        timed = [record for record in self._records.values() if record.timed]
+        for record in timed:
+            self._observe(record, rounds=measure.min_rounds)
+        asked = [self._records[_key(prompt)] for prompt in inputs.prompts]
+        for record in timed:
+            for _ in range(0 if record.warmed else measure.warmup - 1):
+                self._round([record], 0, measure)
+            record.warmed = True
+        while alive := [record for record in asked if self._can_be_timed(record)]:
+            done = min(record.rounds for record in alive)
+            if done >= measure.max_rounds:
+                break
+            if done >= measure.min_rounds and not wants(self.evidence(inputs)):
+                break
+            behind = [r for r in timed if self._can_be_timed(r) and r.rounds <= done]
+            self._round(behind, done + 1, measure)
+        return self.evidence(inputs)
+
+    def evidence(self, inputs: Inputs) -> Evidence:
+        """What is known of these prompts and numbers of draft tokens now, generating nothing."""
+        keep = {PLAIN, *map(arm_name, inputs.num_draft_tokens)}
+        cases = []
+        for prompt in inputs.prompts:
+            record = self._records.get(_key(prompt))
+            if record is None or record.case is None:
+                continue
+            arms = {name: arm for name, arm in record.case.arms.items() if name in keep}
+            cases.append(replace(record.case, prompt=prompt, arms=arms))
+        return Evidence(
+            cases=tuple(cases),
+            decoding=inputs.decoding,
+            pair=self._store.pair_info(self._inputs),
+            engine=self._store.engine_info,
+            swap_growth_bytes=self._store.swap_growth(),
+        )
+
+    def _observe(self, record: _Record, rounds: int) -> None:
+        """The warm-up pass of one prompt: the arms that are wanted and not there yet."""
+        if record.case is not None and record.case.error:
+            return
+        missing = [k for k in sorted(record.wanted) if not _has_arm(record.case, k)]
+        if record.case is not None and not missing:
+            return
+        arm = PLAIN
+        try:
+            pair = self._store.pair(self._inputs)
+            tokens = (
+                record.case.tokens
+                if record.case
+                else pair.encode(record.prompt.text, self._inputs.chat_template_args)
+            )
+            arms = dict(record.case.arms) if record.case else {}
+            for k in (None, *missing):
+                arm = arm_name(k)
+                if arm not in arms:
+                    generation = self._generate(pair, record, tokens, k, 0, rounds, observe=True)
+                    arms[arm] = self._arm(generation, k, record.prompt, len(tokens))
+            order = [PLAIN, *(arm_name(k) for k in sorted(record.wanted))]
+            record.case = CaseEvidence(
+                record.prompt, tokens, {name: arms[name] for name in order if name in arms}
+            )
+            self._store.watcher.prompt_finished(record.prompt)
+        except EngineError as error:
+            where = "" if arm == PLAIN else f"with the draft ({arm}): "
+            record.case = CaseEvidence(record.prompt, error=f"{where}{error}")
+
+    def _arm(
+        self, generation: Generation, k: int | None, prompt: Prompt, prompt_tokens: int
+    ) -> ArmEvidence:
+        if k is None:
+            return ArmEvidence(None, generation)
+        blocks = count_blocks(
+            generation.from_draft,
+            num_draft_tokens=k,
+            max_tokens=_budget(prompt),
+            finish_reason=generation.finish_reason,
+        )
+        drafted, broken = None, None
+        if generation.calls is not None:
+            drafted = any(call.model == "draft" for call in generation.calls)
+            if drafted:
+                broken = broken_invariant(
+                    blocks, generation.calls, prompt_tokens, num_draft_tokens=k
+                )
+        return ArmEvidence(k, generation, blocks, drafted, broken)
+
+    def _round(self, records: list[_Record], number: int, measure: Measure) -> None:
+        """Every arm of every record once, back to back in shuffled order; 0 is thrown away."""
+        shuffled = random.Random(f"{self._inputs.decoding.seed}:{number}")
+        shuffled.shuffle(records := list(records))
+        gc.collect()
+        for record in records:
+            if record.case is None or not self._can_be_timed(record):
+                continue
+            names = list(record.case.arms)
+            shuffled.shuffle(names)
+            trials: dict[str, Trial] = {}
+            unstable: dict[str, str] = {}
+            try:
+                pair = self._store.pair(self._inputs)
+                for name in names:
+                    arm = record.case.arms[name]
+                    generation = self._generate(
+                        pair,
+                        record,
+                        record.case.tokens,
+                        arm.num_draft_tokens,
+                        number,
+                        measure.min_rounds,
+                    )
+                    greedy = self._inputs.decoding.temperature == 0
+                    if greedy and (problem := _unlike(generation, arm.generation, number)):
+                        unstable[name] = problem
+                    trials[name] = trial_of(generation, number, arm.first_block)
+                    if number:
+                        self._store.watcher.trial_finished(trials[name], record.prompt, name)
+            except EngineError as error:
+                record.case = CaseEvidence(record.prompt, error=f"in round {number}: {error}")
+                continue
+            if number:
+                # all arms at once, so that an interrupt leaves only whole rounds
+                record.case = replace(
+                    record.case,
+                    arms={
+                        name: replace(
+                            arm,
+                            trials=(*arm.trials, trials[name]),
+                            unstable=arm.unstable or unstable.get(name),
+                        )
+                        for name, arm in record.case.arms.items()
+                    },
+                )
+
+    def _generate(
+        self,
+        pair: Pair,
+        record: _Record,
+        tokens: tuple[int, ...],
+        k: int | None,
+        number: int,
+        rounds: int,
+        *,
+        observe: bool = False,
+    ) -> Generation:
+        step = Step(record.prompt.id, arm_name(k), number, rounds, self._remaining(rounds))
+        tick = self._store.watcher.trial_started(step)
+        begin = time.perf_counter()
+        generation = pair.generate(
+            tokens,
+            self._inputs.decoding,
+            max_tokens=_budget(record.prompt),
+            num_draft_tokens=k,
+            observe=observe,
+            tick=tick,
+        )
+        self._spent[k is not None].append(time.perf_counter() - begin)
+        if not generation.tokens:
+            raise EngineError("nothing was generated: the engine gave no token at all")
+        return generation
+
+    def _can_be_timed(self, record: _Record) -> bool:
+        sampled = self._inputs.decoding.temperature > 0
+        return record.case is not None and record.case.sound(sampled=sampled)
+
+    def _remaining(self, rounds: int) -> float | None:
+        """Seconds for all that is planned at least, from the mean cost of either path so far."""
+        plain = self._spent[False]
+        if not plain:
+            return None
+        mean = {
+            speculative: sum(costs) / len(costs) if costs else sum(plain) / len(plain)
+            for speculative, costs in self._spent.items()
+        }
+        total = 0.0
+        for record in self._records.values():
+            passes = 0 if record.case else 1
+            if record.timed and (record.case is None or self._can_be_timed(record)):
+                passes += max(0, rounds - record.rounds)
+            total += passes * (mean[False] + len(record.wanted) * mean[True])
+        return total
+
+
+def _key(prompt: Prompt) -> CaseKey:
+    return prompt.text, _budget(prompt)
+
+
+def _budget(prompt: Prompt) -> int:
+    if prompt.max_tokens is None:
+        raise ValueError(f"prompt {prompt.id!r} has no max_tokens: resolve the inputs first")
+    return prompt.max_tokens
+
+
+def _has_arm(case: CaseEvidence | None, k: int) -> bool:
+    return case is not None and arm_name(k) in case.arms
+
+
+def _unlike(timed: Generation, observed: Generation, number: int) -> str | None:
+    """How a timed run differs from the parity pass."""
+    if timed.tokens == observed.tokens and timed.text == observed.text:
+        return None
+    first = next(
+        (i for i, (a, b) in enumerate(zip(timed.tokens, observed.tokens, strict=False)) if a != b),
+        min(len(timed.tokens), len(observed.tokens)),
+    )
+    return f"round {number} differs from the parity pass at output token {first}"
+
+
+class Store:
+    """Campaigns by what they depend on, and the one pair that is loaded."""
+
+    def __init__(
+        self,
+        engines: Mapping[str, Callable[[], Engine]],
+        watcher: Watcher,
+        prepare: Callable[[Inputs], None],
+    ) -> None:
+        """Keep the parts; nothing is loaded yet.
+
+        Args:
+            engines: name -> factory.
+            watcher: told of progress.
+            prepare: called before a pair is loaded, to make what is missing on disk.
+        """
+        self.watcher = watcher
+        self._factories = engines
+        self._prepare = prepare
+        self._engines: dict[str, Engine] = {}
+        self._campaigns: dict[Any, Campaign] = {}
+        self._loaded: tuple[Any, Pair | EngineError] | None = None
+        self._infos: dict[Any, Any] = {}
+        self._swap_before: int | None = None
+        self.engine_info: EngineInfo | None = None
+
+    def campaign(self, inputs: Inputs) -> Campaign:
+        """The campaign that measures with this pair and these options."""
+        key = (*_pair_key(inputs), replace(inputs.decoding, max_tokens=0), _frozen(inputs))
+        if key not in self._campaigns:
+            self._campaigns[key] = Campaign(inputs, self)
+        return self._campaigns[key]
+
+    def fresh_campaign(self, inputs: Inputs) -> Campaign:
+        """A campaign of its own that shares the loaded pair but no evidence."""
+        return Campaign(inputs, self)
+
+    def campaigns(self) -> Iterable[Campaign]:
+        """All campaigns, in the order they were asked for."""
+        return self._campaigns.values()
+
+    def pair(self, inputs: Inputs) -> Pair:
+        """The loaded pair; one at a time is kept.
+
+        Raises:
+            EngineError: it cannot be loaded; said once, then remembered.
+        """
+        key = _pair_key(inputs)
+        if self._loaded is None or self._loaded[0] != key:
+            self._loaded = None
+            gc.collect()
+            if self._swap_before is None:
+                self._swap_before = swap_used_bytes()
+            self.watcher.loading(inputs)
+            try:
+                engine = self._engine(inputs.engine)
+                self.engine_info = engine.describe()
+                self._prepare(inputs)
+                pair = engine.load(inputs)
+                self._infos[key] = pair.info
+                self._loaded = (key, pair)
+            except EngineError as error:
+                self._loaded = (key, error)
+        outcome = self._loaded[1]
+        if isinstance(outcome, EngineError):
+            raise outcome
+        return outcome
+
+    def pair_info(self, inputs: Inputs) -> Any:
+        """What the pair is, once it was loaded."""
+        return self._infos.get(_pair_key(inputs))
+
+    def swap_growth(self) -> int | None:
+        """Swap used now less that before the first pair was loaded."""
+        now = swap_used_bytes()
+        if now is None or self._swap_before is None:
+            return None
+        return now - self._swap_before
+
+    def _engine(self, name: str) -> Engine:
+        if name not in self._engines:
+            self._engines[name] = self._factories[name]()
+        return self._engines[name]
+
+
+def _pair_key(inputs: Inputs) -> tuple[Any, ...]:
+    return inputs.engine, inputs.target, inputs.draft, inputs.trust_remote_code
+
+
+def _frozen(inputs: Inputs) -> str:
+    return repr(sorted(inputs.chat_template_args.items()))
