@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..gates.base import Gate
 from .gates_file import read_gates_file
-from .layers import Key, Layer, Layers, PromptSource, Setting, resolve
+from .layers import Key, Layer, Layers, PromptSource, Setting, checked, resolve
 from .options import Options
-from .plan import GateConfig, Inputs, Measure, ModelRef, Plan
+from .plan import GateConfig, Inputs, Measure, ModelRef, Plan, Prompt
 from .spec import ConfigError
 
 
@@ -95,10 +95,21 @@ class Builder:
             if complaint := self.gates[gate.name].complaint(gate.options, inputs):
                 raise ConfigError(f"{gate.origin}: {gate.name}: {complaint}")
 
-    def replay(self, plan: Plan, inputs: Inputs) -> Plan:
-        """A plan that judges the parity of one saved case."""
-        parity = GateConfig("parity", dict(self.gates["parity"].defaults), str(plan.path))
-        return replace(plan, inputs=inputs, gates=(parity,))
+    def call_layer(
+        self, text: str, max_tokens: int | None, num_draft_tokens: int | None, origin: str
+    ) -> Layer:
+        """The arguments of one ``spec_compare`` call as settings.
+
+        Raises:
+            ConfigError: an argument is not allowed.
+        """
+        if not isinstance(text, str) or not text:
+            raise ConfigError(f"{origin}: the prompt must be text that is not empty, found {text!r}")
+        layer = {("prompts", "set"): Setting((Prompt("compared", text),), origin, Path())}
+        for key, value in (("max_tokens", max_tokens), ("num_draft_tokens", num_draft_tokens)):
+            if value is not None:
+                layer["decoding", key] = checked("decoding", key, value, origin, Path())
+        return layer
 
 
 DEFAULT_GATES = ("parity", "speedup", "latency", "memory")

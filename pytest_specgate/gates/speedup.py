@@ -25,6 +25,12 @@ class SpeedupGate(BaseGate):
     }
     defaults = {"min": 1.15, "statistic": "median", "margin": 0.03}
 
+    def wants_rounds(self, evidence: Evidence, options: Mapping[str, Any]) -> bool:
+        """Another round while this look decides nothing."""
+        if nothing_to_judge(evidence) or not (ratios := _paired(evidence)):
+            return False
+        return decide_speedup(ratios, options["min"], options["margin"]) == "inconclusive"
+
     def judge(self, evidence: Evidence, options: Mapping[str, Any], subject: str) -> Verdict:
         """The verdict over all timed cases."""
         least, margin = options["min"], options["margin"]
@@ -36,11 +42,9 @@ class SpeedupGate(BaseGate):
         if problem := nothing_to_judge(evidence):
             reason, advice = problem
             return self.failed(subject, reason, *advice, **shared)
-        ratios = list(evidence.ratios().values())
+        ratios, rounds = _paired(evidence), evidence.rounds
         if not ratios:
             return Verdict(self.name, subject, "inconclusive", "no round was completed", **shared)
-        rounds = evidence.rounds
-        ratios = [row[:rounds] for row in ratios]
         shared |= {
             "samples": rounds * len(ratios),
             "evidence_text": f"{count(len(ratios), 'prompt')}, {count(rounds, 'round')}",
@@ -84,6 +88,11 @@ class SpeedupGate(BaseGate):
                     **shared,
                 )
         return Verdict(self.name, subject, "inconclusive", **_undecided(ratios, margin), **shared)
+
+
+def _paired(evidence: Evidence) -> list[list[float]]:
+    """One row of complete rounds a prompt."""
+    return [row[: evidence.rounds] for row in evidence.ratios().values()]
 
 
 def _undecided(ratios: list[list[float]], margin: float) -> dict[str, Any]:

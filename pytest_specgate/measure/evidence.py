@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import add
-from typing import Any
 
 from ..config.plan import Decoding, Prompt
 from ..engines.base import EngineInfo, Generation, PairInfo
@@ -205,21 +204,6 @@ class Evidence:
         """Outputs are drawn, not greedy."""
         return self.decoding.temperature > 0
 
-    def for_prompt(self, prompt_id: str) -> Evidence:
-        """The same, cut to one prompt."""
-        return replace(self, cases=tuple(c for c in self.cases if c.prompt.id == prompt_id))
-
-    def for_arm(self, num_draft_tokens: int) -> Evidence:
-        """The same, cut to the plain arm and one number of draft tokens."""
-        keep = (PLAIN, arm_name(num_draft_tokens))
-        return replace(
-            self,
-            cases=tuple(
-                replace(case, arms={n: arm for n, arm in case.arms.items() if n in keep})
-                for case in self.cases
-            ),
-        )
-
     @cached_property
     def usable(self) -> tuple[CaseEvidence, ...]:
         """Cases that generated and, when greedy, whose every arm equals the plain output."""
@@ -330,5 +314,3 @@ class Comparison:
         """Median plain / speculative e2e; None when no rounds were asked for."""
         return Evidence((self.case,), self.decoding).speedup
 
-
-Environment = Mapping[str, Any]

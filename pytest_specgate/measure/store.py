@@ -89,6 +89,15 @@ class Campaign:
             record.wanted.update(inputs.num_draft_tokens)
             record.timed = record.timed or timed
 
+    @property
+    def prompts(self) -> int:
+        """Prompts registered."""
+        return len(self._records)
+
+    def cases(self) -> tuple[CaseEvidence, ...]:
+        """All that was generated, every arm, in the order of registration."""
+        return tuple(r.case for r in self._records.values() if r.case is not None)
+
     def planned_trials(self, measure: Measure) -> tuple[int, int]:
         """(least, most) trials that the registered prompts will take, warm-up included."""
         arms = sum(len(record.wanted) + 1 for record in self._records.values())
@@ -407,3 +416,19 @@ def _pair_key(inputs: Inputs) -> tuple[Any, ...]:
 
 def _frozen(inputs: Inputs) -> str:
     return repr(sorted(inputs.chat_template_args.items()))
+
+
+class Silent:
+    """A watcher that shows nothing."""
+
+    def loading(self, inputs: Inputs) -> None:
+        """Nothing."""
+
+    def trial_started(self, step: Step) -> Tick | None:
+        """Nothing."""
+
+    def trial_finished(self, trial: Trial, prompt: Prompt, arm: str) -> None:
+        """Nothing."""
+
+    def prompt_finished(self, prompt: Prompt) -> None:
+        """Nothing."""

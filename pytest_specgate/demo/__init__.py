@@ -1,0 +1,58 @@
+"""The embedded pair: real mlx-lm model directories, built from a seed on first use."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ..config.plan import ModelRef
+
+if TYPE_CHECKING:
+    from .constructed import PairRecipe
+
+_NAME = "specgate-demo-1"  # raise the number when the recipe changes
+
+
+def recipe() -> PairRecipe:
+    """Deep and narrow: on a CPU a pass over four tokens then costs little more than over one."""
+    from .constructed import PairRecipe
+
+    return PairRecipe(agreement=0.85, target_layers=12, draft_layers=1)
+
+
+def demo_directory(config: pytest.Config) -> Path:
+    """Where the pair is kept: pytest's cache folder, or a temporary one where that is off."""
+    cache = getattr(config, "cache", None)
+    if cache is not None:
+        try:
+            return Path(cache.mkdir(_NAME))
+        except OSError:
+            pass
+    return Path(tempfile.gettempdir()) / _NAME
+
+
+def demo_pair(directory: Path) -> tuple[ModelRef, ModelRef]:
+    """Target and draft, which need not be there yet."""
+    target, draft = directory / "target", directory / "draft"
+    return ModelRef("demo target", target), ModelRef("demo draft", draft)
+
+
+def build_missing(directory: Path) -> None:
+    """Build both models unless they are there; whole folders appear, or none."""
+    from .constructed import build
+
+    if (directory / "draft" / "config.json").exists():
+        return
+    directory.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=".building-", dir=directory))
+    try:
+        build(work, recipe())
+        for role in ("target", "draft"):
+            shutil.rmtree(directory / role, ignore_errors=True)
+            (work / role).rename(directory / role)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)

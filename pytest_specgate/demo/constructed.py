@@ -1,0 +1,231 @@
+"""Builds a target and a draft whose greedy output, acceptance and cost are known.
+
+Both are plain mlx-lm ``llama`` models with one small byte-level BPE tokenizer:
+
+* The next token depends on the last token alone. Embeddings are random unit vectors; row
+  ``next[t]`` of the output head points along the embedding of ``t``. The decoder layers add exactly
+  zero to the residual stream (``o_proj`` and ``down_proj`` are zero): they cost real time and
+  change nothing, in any dtype.
+* ``next`` runs through the text tokens in one seeded cycle. A token outside the cycle borrows the
+  embedding of one inside, so that every prompt leads into it.
+* The draft's table agrees for a set share of the cycle, spread evenly; elsewhere its successors
+  are exchanged among themselves.
+
+Since only the last token counts, such a pair cannot show a fault of a cache.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+_SPECIAL = ["<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]
+_WORDS = (
+    "a about after all also and any are as at back be because been but by came can case check code "
+    "data day did do each end even every few find first for from gate get give go good had has have "
+    "he help her here him his how if in into is it its just know last let like line list long look "
+    "made make many may me model more most much must my new next no not now of off on one only or "
+    "other our out over own part read right run said same say see set she should show side so some "
+    "still such take test text than that the their them then there these they this those time to "
+    "token too true two under up use very was way we well were what when where which while who why "
+    "will with word work would year yes you your"
+).split()
+_HAN = "上下不中之也了事二人他以你來個們出到前去可同和在地多大天好她子家小年後得心想成我所把時是會有本來樣民法無然生用的看知種要見說走起這進過道還那都里面頭麼點"
+# The template ends with the message's last character, which picks the place in the cycle.
+_CHAT_TEMPLATE = (
+    "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{{ messages[-1]['content'][-1:] }}{% endif %}"
+)
+_SHARPNESS = 20.0  # the right token's logit; every other stays well below it
+_RUN = 20  # transitions in which the share of disagreement is exact
+_END = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PairRecipe:
+    """How a pair is made.
+
+    Attributes:
+        agreement: share of transitions on which draft and target agree.
+        target_layers, draft_layers: decoder layers.
+        target_hidden, draft_hidden: hidden sizes, multiples of 64.
+        dtype: of all weights.
+        seed: of everything random.
+        ends: put the end-of-text token into the cycle.
+    """
+
+    agreement: float = 0.8
+    target_layers: int = 8
+    draft_layers: int = 1
+    target_hidden: int = 64
+    draft_hidden: int = 64
+    dtype: str = "float32"
+    seed: int = 0
+    ends: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Oracle:
+    """What a pair does, token by token: token id -> the next one, for either model."""
+
+    target_next: list[int]
+    draft_next: list[int]
+
+    def greedy(self, last_token: int, count: int) -> list[int]:
+        """The tokens that follow a prompt ending in last_token: at most count, up to the end."""
+        out: list[int] = []
+        while len(out) < count and (not out or out[-1] != _END):
+            out.append(last_token := self.target_next[last_token])
+        return out
+
+
+def make_tokenizer() -> Tokenizer:
+    """256 bytes, the merges that spell the words (with their leading space) and the Han."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+    level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocab = {token: i for i, token in enumerate([*_SPECIAL, *alphabet])}
+    merges = []
+    for text in [*(f" {word}" for word in _WORDS), *dict.fromkeys(_HAN)]:
+        ((spelled, _),) = level.pre_tokenize_str(text)
+        prefix = spelled[0]
+        for symbol in spelled[1:]:
+            if prefix + symbol not in vocab:
+                vocab[prefix + symbol] = len(vocab)
+                merges.append((prefix, symbol))
+            prefix += symbol
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges))
+    tokenizer.pre_tokenizer, tokenizer.decoder = level, decoders.ByteLevel()
+    special = [AddedToken(token, special=True, normalized=False) for token in _SPECIAL]
+    tokenizer.add_special_tokens(special)
+    return tokenizer
+
+
+def _tables(tokenizer: Tokenizer, recipe: PairRecipe) -> tuple[list[int], Oracle]:
+    """(home, oracle): home[t] is t itself inside the cycle, else the token that t stands for."""
+    import numpy as np
+
+    rng, size = np.random.default_rng(recipe.seed), tokenizer.get_vocab_size()
+    whole = [f" {word}" for word in _WORDS] + list(_HAN) + [chr(code) for code in range(33, 127)]
+    inside = {ids[0] for text in whole if len(ids := tokenizer.encode(text).ids) == 1}
+    cycle = rng.permutation(sorted(inside) + [_END] * recipe.ends).tolist()
+    home = list(range(size))
+    for other in sorted(set(range(size)) - set(cycle)):
+        home[other] = cycle[int(rng.integers(len(cycle)))]
+    step = {token: cycle[(i + 1) % len(cycle)] for i, token in enumerate(cycle)}
+    wrong: list[int] = []
+    for start in range(0, len(cycle), _RUN):
+        block = cycle[start : start + _RUN]
+        share = round(len(block) * (1 - recipe.agreement))
+        wrong += rng.permutation(block)[:share].tolist()
+    guess = dict(step)
+    for here, there in zip(wrong, wrong[1:] + wrong[:1], strict=True):
+        guess[here] = step[there]
+    oracle = Oracle([step[home[t]] for t in range(size)], [guess[home[t]] for t in range(size)])
+    return home, oracle
+
+
+def _weights(home: list[int], table: list[int], config: dict[str, Any], seed: int) -> dict[str, Any]:
+    import numpy as np
+
+    rng = np.random.default_rng(seed)
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
+    embedding = rng.standard_normal((len(home), hidden))
+    embedding = (embedding / np.linalg.norm(embedding, axis=1, keepdims=True))[home]
+    head = np.zeros_like(embedding)
+    for token in sorted(set(home)):
+        head[table[token]] = embedding[token]
+    logits = embedding @ head.T
+    rival = float(np.sort(logits, axis=1)[:, -2].max())
+    if logits.argmax(axis=1).tolist() != list(table) or rival > 0.75:
+        raise ValueError(f"hidden size {hidden} is too small: the closest rival is at {rival:.2f}")
+    arrays: dict[str, Any] = {
+        "model.embed_tokens.weight": embedding,
+        "model.norm.weight": np.ones(hidden),
+        # the final RMSNorm makes the state sqrt(hidden) long
+        "lm_head.weight": head * _SHARPNESS / np.sqrt(hidden),
+    }
+    shapes = {
+        "self_attn.q_proj": (hidden, hidden),
+        "self_attn.k_proj": (hidden, hidden),
+        "self_attn.v_proj": (hidden, hidden),
+        "mlp.gate_proj": (inner, hidden),
+        "mlp.up_proj": (inner, hidden),
+    }
+    for layer in (f"model.layers.{i}" for i in range(config["num_hidden_layers"])):
+        for name, shape in shapes.items():
+            arrays[f"{layer}.{name}.weight"] = rng.standard_normal(shape) * 0.02
+        arrays[f"{layer}.self_attn.o_proj.weight"] = np.zeros((hidden, hidden))
+        arrays[f"{layer}.mlp.down_proj.weight"] = np.zeros((hidden, inner))
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            arrays[f"{layer}.{name}.weight"] = np.ones(hidden)
+    return arrays
+
+
+def save_model(
+    path: Path, tokenizer: Tokenizer, config: dict[str, Any], weights: dict[str, Any], dtype: str
+) -> None:
+    """Write one model directory that ``mlx_lm.load`` takes.
+
+    Args:
+        path: made when missing.
+        tokenizer: written as ``tokenizer.json`` with a chat template.
+        config: as in ``config.json``.
+        weights: name -> numpy or mlx array.
+        dtype: that the weights are stored in.
+    """
+    import mlx.core as mx
+
+    path.mkdir(parents=True, exist_ok=True)
+    arrays = {name: mx.array(value).astype(getattr(mx, dtype)) for name, value in weights.items()}
+    mx.save_safetensors(str(path / "model.safetensors"), arrays, metadata={"format": "mlx"})
+    tokenizer.save(str(path / "tokenizer.json"))
+    tokenizer_config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": _SPECIAL[_END],
+        "pad_token": _SPECIAL[_END],
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": 4096,
+        "chat_template": _CHAT_TEMPLATE,
+    }
+    for name, value in (("config.json", config), ("tokenizer_config.json", tokenizer_config)):
+        (path / name).write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+
+
+def build(directory: Path, recipe: PairRecipe) -> Oracle:
+    """Write ``target`` and ``draft`` into directory, and return what they will do.
+
+    Raises:
+        ValueError: the hidden size is too small for the vocabulary.
+    """
+    tokenizer = make_tokenizer()
+    home, oracle = _tables(tokenizer, recipe)
+    for role, table, layers, hidden, seed in (
+        ("target", oracle.target_next, recipe.target_layers, recipe.target_hidden, 1),
+        ("draft", oracle.draft_next, recipe.draft_layers, recipe.draft_hidden, 2),
+    ):
+        config = {
+            "architectures": ["LlamaForCausalLM"],
+            "model_type": "llama",
+            "hidden_size": hidden,
+            "num_hidden_layers": layers,
+            "intermediate_size": hidden * 2,
+            "num_attention_heads": max(hidden // 64, 1),
+            "num_key_value_heads": max(hidden // 64, 1),
+            "rms_norm_eps": 1e-5,
+            "rope_theta": 10000.0,
+            "vocab_size": len(home),
+            "max_position_embeddings": 4096,
+            "tie_word_embeddings": False,
+            "torch_dtype": recipe.dtype,
+            "eos_token_id": _END,
+        }
+        weights = _weights(home, table, config, recipe.seed + seed)
+        save_model(directory / role, tokenizer, config, weights, recipe.dtype)
+    return oracle

@@ -1,0 +1,210 @@
+"""The pytest hooks: wiring only. What they call is imported when a session uses it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from .config.plan import Prompt
+    from .measure.evidence import Comparison, Evidence
+    from .session import SpecSession
+
+SESSION: pytest.StashKey[SpecSession] = pytest.StashKey()
+
+_OPTIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    ("target", "model directory or hub id of the target", {"metavar": "MODEL"}),
+    ("draft", "model directory or hub id of the draft", {"metavar": "MODEL"}),
+    ("num-draft-tokens", "tokens drafted a block: one number or a list 1,3,5", {"metavar": "K"}),
+    ("max-tokens", "most new tokens a prompt", {"metavar": "N"}),
+    ("prompts", "core, smoke, or a JSON Lines file", {"metavar": "SET"}),
+    ("gates", "gates file (default: gates.yaml in the rootdir)", {"metavar": "FILE"}),
+    ("replay", "run a saved failing case again", {"metavar": "FILE"}),
+    ("rounds", "rounds of measurement; MIN alone runs exactly MIN", {"metavar": "MIN[:MAX]"}),
+    ("engine", "engine that generates (default: mlx-lm)", {"metavar": "NAME"}),
+    ("report", "write a report, such as json:gate.json; repeatable", {"action": "append"}),
+    ("require", "fail instead of skipping when no pair was given", {"action": "store_true"}),
+    ("demo", "gate the embedded pair; nothing is downloaded", {"action": "store_true"}),
+    ("chat-template-args", "arguments of the chat template", {"metavar": "JSON"}),
+    ("trust-remote-code", "let a model run code of its own", {"action": "store_true"}),
+)
+_COMMAND_LINE_ONLY = ("replay", "demo")
+_MARKERS = (
+    "spec_parity(mode='exact'): the speculative output equals the plain one",
+    "spec_speedup(min=1.15, margin=0.03): median end-to-end speedup",
+    "spec_latency(p95_max_ratio=1.0, p95_max_seconds=None): p95 of end-to-end seconds",
+    "spec_memory(max_gb=None, max_ratio=None, headroom=0.1): peak memory",
+    "spec_acceptance(min=0.5): accepted / proposed draft tokens",
+    "spec_inputs(prompts=, kinds=, target=, draft=, num_draft_tokens=, max_tokens=, ...): "
+    "what is measured for this test",
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("specgate", "speculative decoding gates")
+    for name, text, more in _OPTIONS:
+        if more.get("action") == "append":
+            more = {**more, "metavar": "KIND:PATH"}
+        dest = f"spec_{name.replace('-', '_')}"
+        group.addoption(f"--spec-{name}", dest=dest, default=None, help=text, **more)
+        if name not in _COMMAND_LINE_ONLY:
+            parser.addini(f"specgate_{name.replace('-', '_')}", text, default=None)
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    from . import hookspecs
+
+    pluginmanager.add_hookspecs(hookspecs)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    for line in _MARKERS:
+        config.addinivalue_line("markers", line)
+    for gates in config.hook.pytest_specgate_gates():
+        for gate in gates:
+            config.addinivalue_line("markers", f"spec_{gate.name}(...): a gate of another plugin")
+    if _asked_for(config):
+        _start(config)
+
+
+def _asked_for(config: pytest.Config) -> bool:
+    """Any option, ini key or named gates file. Cheap: every session runs this."""
+    return (
+        any(value is not None for name, value in vars(config.option).items() if name[:5] == "spec_")
+        or any(name[:9] == "specgate_" for name in config.inicfg)
+        or any("gates.y" in arg for arg in config.args)
+    )
+
+
+def _start(config: pytest.Config) -> SpecSession:
+    from .session import SpecSession
+
+    session = SpecSession(config)
+    config.stash[SESSION] = session
+    session.start()
+    return session
+
+
+def _session(config: pytest.Config) -> SpecSession:
+    """The session's own state; made here for a test that uses specgate with no pair given."""
+    return config.stash[SESSION] if SESSION in config.stash else _start(config)
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    session = parent.config.stash.get(SESSION, None)
+    return session.collect_file(file_path, parent) if session else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(
+    collector: pytest.Collector,
+) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    marked = [item for item in report.result if isinstance(item, pytest.Item) and _is_marked(item)]
+    if marked:
+        _session(collector.config).check_markers(marked, report)
+    return report
+
+
+def _is_marked(item: pytest.Item) -> bool:
+    return any(mark.name[:5] == "spec_" for mark in item.iter_markers())
+
+
+def _uses_spec(item: pytest.Item) -> bool:
+    names: Iterable[str] = getattr(item, "fixturenames", ())
+    return any(name in _FIXTURES for name in names) or _is_marked(item)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if session := config.stash.get(SESSION, None):
+        session.order(items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if (spec := session.config.stash.get(SESSION, None)) and not session.config.option.collectonly:
+        spec.register(session.items)
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    session = config.stash.get(SESSION, None)
+    return session.announcement() if session else []
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if _uses_spec(item):
+        _session(item.config).need_pair(item)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    session = item.config.stash.get(SESSION, None)
+    verdicts = session.judge_markers(item) if session and _is_marked(item) else []
+    result = yield
+    if session:
+        session.settle_markers(verdicts)
+    return result
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_report_teststatus(
+    report: pytest.CollectReport | pytest.TestReport,
+) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
+    properties = getattr(report, "user_properties", ())
+    if report.when == "call" and report.skipped and ("specgate_status", "inconclusive") in properties:
+        return "inconclusive", "i", ("INCONCLUSIVE", {"yellow": True})
+    return None
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    spec = session.config.stash.get(SESSION, None)
+    interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
+    if spec and not spec.finish(interrupted=interrupted) and exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if session := config.stash.get(SESSION, None):
+        session.summarize(terminalreporter)
+
+
+_FIXTURES = frozenset(
+    {"spec_pair", "spec_compare", "spec_evidence", "spec_prompts", "spec_environment"}
+)
+
+
+@pytest.fixture
+def spec_pair(request: pytest.FixtureRequest) -> Any:
+    """The loaded pair: ``.target``, ``.draft``, ``.tokenizer`` are mlx-lm's own objects."""
+    return _session(request.config).pair(request.node)
+
+
+@pytest.fixture
+def spec_prompts(request: pytest.FixtureRequest) -> tuple[Prompt, ...]:
+    """The prompts that this test measures, as its ``spec_inputs`` marker and the options say."""
+    return _session(request.config).inputs(request.node).prompts
+
+
+@pytest.fixture
+def spec_evidence(request: pytest.FixtureRequest) -> Evidence:
+    """What was measured for this test: outputs and blocks; trials where a timing marker asks."""
+    return _session(request.config).evidence(request.node)
+
+
+@pytest.fixture
+def spec_compare(request: pytest.FixtureRequest) -> Callable[..., Comparison]:
+    """``spec_compare(text, max_tokens=, num_draft_tokens=, rounds=)``: one prompt on both paths."""
+    return _session(request.config).comparer(request.node)
+
+
+@pytest.fixture
+def spec_environment(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The recorded environment: versions, machine, device, models."""
+    return _session(request.config).environment(request.node)

@@ -1,0 +1,128 @@
+"""Failing cases saved as JSON, and run again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .config.layers import DECODING_FIELDS, Key, Layer, Setting, checked
+from .config.plan import Inputs, Prompt
+from .config.spec import ConfigError, found
+from .config.yaml_file import read_utf8
+from .files import file_stem, write_whole
+
+if TYPE_CHECKING:
+    from .measure.evidence import CaseEvidence, Evidence
+
+SCHEMA = "specgate-case/1"
+
+
+def save_case(
+    directory: Path, case: CaseEvidence, inputs: Inputs, environment: Mapping[str, Any]
+) -> Path:
+    """Write one case: what was asked, both outputs, and where they part.
+
+    Args:
+        directory: made when missing; the file's name comes from the prompt's id.
+        case: a prompt with its arms.
+        inputs: what it was generated with.
+        environment: recorded beside it; a replay does not read it.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    if inputs.target is None or inputs.draft is None:
+        raise ValueError("a case needs a pair")
+    decoding = {name: getattr(inputs.decoding, name) for name in DECODING_FIELDS}
+    decoding["max_tokens"] = case.prompt.max_tokens
+    document = {
+        "schema": SCHEMA,
+        "pair": {"target": inputs.target.label, "draft": inputs.draft.label},
+        "engine": inputs.engine,
+        "decoding": {
+            "num_draft_tokens": list(inputs.num_draft_tokens),
+            **decoding,
+            "chat_template_args": dict(inputs.chat_template_args),
+        },
+        "prompt": {"id": case.prompt.id, "kind": case.prompt.kind, "prompt": case.prompt.text},
+        "prompt_tokens": list(case.tokens),
+        "first_difference": {
+            f"k={parity.num_draft_tokens}": parity.first_difference for parity in case.parity()
+        },
+        "arms": {
+            name: {
+                "tokens": list(arm.generation.tokens),
+                "text": arm.generation.text,
+                "finish_reason": arm.generation.finish_reason,
+                "from_draft": list(arm.generation.from_draft),
+                "broken_invariant": arm.broken,
+            }
+            for name, arm in case.arms.items()
+        },
+        "environment": dict(environment),
+    }
+    path = directory / f"{file_stem(case.prompt.id)}.json"
+    write_whole(path, json.dumps(document, indent=1, ensure_ascii=True) + "\n")
+    return path
+
+
+def read_case(path: Path) -> tuple[Layer, str]:
+    """The settings of a saved case, and the engine it ran on.
+
+    Raises:
+        ConfigError: not a saved case, or one of a newer version; names the file and the key.
+    """
+    try:
+        document = json.loads(read_utf8(path))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: not a saved case: not JSON: {error}") from None
+    schema = document.get("schema") if isinstance(document, dict) else None
+    if schema != SCHEMA:
+        raise ConfigError(f"{path}: not a saved case: schema must be {SCHEMA!r}, {found(schema)}")
+    layer: dict[Key, Setting] = {}
+    try:
+        pair, decoding, prompt = (dict(document[key]) for key in ("pair", "decoding", "prompt"))
+        settings = [("pair", name, pair[name]) for name in ("target", "draft")]
+        settings += [("decoding", name, value) for name, value in decoding.items()]
+        for section, key, value in settings:
+            layer[section, key] = checked(section, key, value, str(path), path.parent)
+        saved = Prompt(
+            str(prompt["id"]), str(prompt["prompt"]), str(prompt["kind"]), decoding["max_tokens"]
+        )
+        engine = str(document["engine"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError(f"{path}: not a whole saved case: {error!s} is missing or wrong") from None
+    layer["prompts", "set"] = Setting((saved,), str(path), path.parent)
+    return layer, engine
+
+
+def replay(path: Path | str) -> Evidence:
+    """Run a saved case again, outside pytest: every arm once, and how they compare.
+
+    Args:
+        path: a file under ``.specgate/failures``.
+
+    Raises:
+        ConfigError: not a saved case.
+        EngineError: the pair cannot be loaded, or generating failed.
+    """
+    from .config.build import Builder
+    from .config.options import Options
+    from .engines import builtin_engines
+    from .engines.base import EngineError
+    from .gates import builtin_gates
+    from .measure.store import Silent, Store
+    from .prompts import builtin
+
+    layer, engine = read_case(Path(path))
+    options = Options({}, {}, engine=engine)
+    builder = Builder(options, {gate.name: gate for gate in builtin_gates()}, builtin)
+    inputs, _ = builder.inputs({}, layer)
+    if engine not in (engines := builtin_engines()):
+        raise ConfigError(f"{path}: engine {engine!r} is not built in; use pytest --spec-replay")
+    evidence = Store(engines, Silent(), lambda _: None).campaign(inputs).parity_pass(inputs)
+    if error := evidence.cases[0].error:
+        raise EngineError(error)
+    return evidence

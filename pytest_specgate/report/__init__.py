@@ -1,0 +1,15 @@
+"""Reports: they show what was measured and judged, and compute nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from .session_report import SessionReport
+
+
+def builtin_reports() -> Mapping[str, Callable[[SessionReport, Path], None]]:
+    """Kind -> what writes it."""
+    from .json_report import write_json
+
+    return {"json": write_json}

@@ -1,0 +1,144 @@
+"""The JSON report, schema ``specgate-report/1``; the README documents it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from ..config.layers import DECODING_FIELDS
+from ..config.plan import ModelRef
+from ..engines.base import ModelInfo
+from ..files import write_whole
+from ..gates.base import Verdict
+from ..measure.blocks import Blocks
+from ..measure.evidence import ArmEvidence, CaseEvidence
+from .session_report import MeasuredPair, SessionReport
+
+SCHEMA = "specgate-report/1"
+
+
+def report_document(report: SessionReport) -> dict[str, Any]:
+    """The report as plain JSON values."""
+    first = _pair(report.measured[0]) if report.measured else {}
+    return {
+        "schema": SCHEMA,
+        "status": report.status,
+        "environment": dict(report.environment),
+        "pair": first.get("pair"),
+        "decoding": first.get("decoding"),
+        "cases": first.get("cases", []),
+        "further_pairs": [_pair(pair) for pair in report.measured[1:]],
+        "verdicts": [_verdict(verdict) for verdict in report.verdicts],
+    }
+
+
+def write_json(report: SessionReport, path: Path) -> None:
+    """Write the report.
+
+    Raises:
+        OSError: it cannot be written; nothing is left behind.
+    """
+    text = json.dumps(report_document(report), indent=1, ensure_ascii=True, allow_nan=False)
+    write_whole(path, text + "\n")
+
+
+def _model(info: ModelInfo | None, ref: ModelRef | None) -> dict[str, Any]:
+    if info is None:
+        return {"name": ref.label if ref else None}
+    return {name: getattr(info, name) for name in ModelInfo.__dataclass_fields__}
+
+
+def _pair(measured: MeasuredPair) -> dict[str, Any]:
+    inputs, info = measured.inputs, measured.info
+    return {
+        "pair": {
+            "target": _model(info.target if info else None, inputs.target),
+            "draft": _model(info.draft if info else None, inputs.draft),
+            "engine": inputs.engine,
+        },
+        "decoding": {
+            "num_draft_tokens": list(inputs.num_draft_tokens),
+            **{name: getattr(inputs.decoding, name) for name in DECODING_FIELDS},
+            "chat_template_args": dict(inputs.chat_template_args),
+        },
+        "cases": [_case(case) for case in measured.cases],
+    }
+
+
+def _case(case: CaseEvidence) -> dict[str, Any]:
+    return {
+        "id": case.prompt.id,
+        "kind": case.prompt.kind,
+        "max_tokens": case.prompt.max_tokens,
+        "prompt_tokens": len(case.tokens),
+        "error": case.error,
+        "first_difference": {
+            f"k={parity.num_draft_tokens}": parity.first_difference for parity in case.parity()
+        }
+        if case.arms
+        else {},
+        "arms": {name: _arm(arm) for name, arm in case.arms.items()},
+    }
+
+
+def _arm(arm: ArmEvidence) -> dict[str, Any]:
+    generation = arm.generation
+    caches = generation.kv_bytes
+    return {
+        "tokens": list(generation.tokens),
+        "text": generation.text,
+        "finish_reason": generation.finish_reason,
+        "kv_bytes": {"target": caches[0], "draft": caches[1]} if caches else None,
+        "broken_invariant": arm.broken,
+        "unstable": arm.unstable,
+        "trials": [
+            {
+                "round": trial.round,
+                "ttft_s": trial.ttft_s,
+                "decode_s": trial.decode_s,
+                "e2e_s": trial.e2e_s,
+                "decode_tokens_per_s": trial.decode_tokens_per_s,
+                "peak_memory_bytes": trial.peak_memory_bytes,
+            }
+            for trial in arm.trials
+        ],
+        "blocks": _blocks(arm.blocks) if arm.blocks is not None else None,
+    }
+
+
+def _blocks(blocks: Blocks) -> dict[str, Any]:
+    return {
+        "count": len(blocks.blocks),
+        "proposed": blocks.proposed,
+        "accepted": blocks.accepted,
+        "acceptance_rate": blocks.acceptance_rate,
+        "token_acceptance": blocks.token_acceptance,
+        "draft_share": blocks.draft_share,
+        "tokens_per_target_pass": blocks.tokens_per_target_pass,
+        "accept_lengths": list(blocks.accept_lengths),
+        "position_accepted": list(blocks.position_accepted),
+        "position_proposed": list(blocks.position_proposed),
+        "censored": [
+            {"reason": b.censored, "proposed": b.proposed, "accepted": b.accepted}
+            for b in blocks.blocks
+            if b.censored
+        ],
+    }
+
+
+def _verdict(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "gate": verdict.gate,
+        "subject": verdict.subject,
+        "status": verdict.status,
+        "observed": verdict.observed,
+        "limit": verdict.limit,
+        "unit": verdict.unit,
+        "samples": verdict.samples,
+        "spread": list(verdict.spread) if verdict.spread else None,
+        "reason": verdict.reason,
+        "details": list(verdict.details),
+        "advice": list(verdict.advice),
+        "evidence": dict(verdict.evidence),
+    }

@@ -1,0 +1,164 @@
+"""Everything that a report may show, complete before any report is made."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any, Literal
+
+from ..config.plan import Inputs
+from ..engines.base import PairInfo
+from ..gates.base import Status, Verdict
+from ..measure.blocks import Blocks
+from ..measure.evidence import PLAIN, ArmEvidence, CaseEvidence
+
+SessionStatus = Literal["passed", "failed", "inconclusive", "incomplete", "nothing judged"]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredPair:
+    """What one pair, with one set of options, was measured on."""
+
+    inputs: Inputs
+    info: PairInfo | None
+    cases: tuple[CaseEvidence, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KindRow:
+    """One prompt kind on one speculative arm; a figure is None where nothing was timed."""
+
+    kind: str
+    num_draft_tokens: int
+    prompts: int
+    plain_tokens_per_s: float | None
+    speculative_tokens_per_s: float | None
+    speedup: float | None
+    acceptance_rate: float | None
+    mean_accept_length: float | None
+    ttft_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class GateRow:
+    """One line of the gate table: a verdict, or all verdicts of a gate that judges each prompt."""
+
+    name: str
+    status: Status
+    observed: str
+    limit: str
+    evidence: str
+
+
+@dataclass(frozen=True)
+class SessionReport:
+    """What a session measured and judged.
+
+    Attributes:
+        status: of the whole session; ``incomplete`` after an interrupt.
+        environment: recorded facts, plain JSON.
+        measured: a pair each, in the order they were asked for.
+        verdicts: in the order they were reached.
+        item_names: gate -> the name of its test item.
+    """
+
+    status: SessionStatus
+    environment: Mapping[str, Any]
+    measured: tuple[MeasuredPair, ...]
+    verdicts: tuple[Verdict, ...]
+    item_names: Mapping[str, str]
+
+    def kind_rows(self) -> list[KindRow]:
+        """One row a prompt kind and speculative arm, in the order of the prompts."""
+        rows = []
+        for pair in self.measured:
+            cases = [case for case in pair.cases if not case.error]
+            for k in pair.inputs.num_draft_tokens:
+                for kind in dict.fromkeys(case.prompt.kind for case in cases):
+                    of_kind = [c for c in cases if c.prompt.kind == kind and f"k={k}" in c.arms]
+                    if of_kind:
+                        rows.append(_kind_row(kind, k, of_kind))
+        return rows
+
+    def gate_rows(self) -> list[GateRow]:
+        """One row a gate and subject; per-prompt verdicts of a gate share one row."""
+        rows = []
+        several = len({v.subject for v in self.verdicts if v.subject.startswith("k=")}) > 1
+        for gate in dict.fromkeys(verdict.gate for verdict in self.verdicts):
+            name = self.item_names.get(gate, gate).replace("_", " ")
+            of_gate = [verdict for verdict in self.verdicts if verdict.gate == gate]
+            prompts = [v for v in of_gate if not v.subject.startswith("k=")]
+            if prompts:
+                rows.append(_prompts_row(name, prompts))
+            for verdict in of_gate:
+                if verdict not in prompts:
+                    label = f"{name} {verdict.subject}" if several else name
+                    rows.append(
+                        GateRow(
+                            label,
+                            verdict.status,
+                            verdict.observed_text,
+                            verdict.limit_text,
+                            verdict.evidence_text,
+                        )
+                    )
+        return rows
+
+
+def session_status(verdicts: Iterable[Verdict], *, interrupted: bool) -> SessionStatus:
+    """The worst of all verdicts; an interrupt stands above them."""
+    found = {verdict.status for verdict in verdicts}
+    if interrupted:
+        return "incomplete"
+    for status in ("failed", "inconclusive", "passed"):
+        if status in found:
+            return status
+    return "nothing judged"
+
+
+def _prompts_row(name: str, verdicts: list[Verdict]) -> GateRow:
+    passed = sum(verdict.status == "passed" for verdict in verdicts)
+    worst = session_status(verdicts, interrupted=False)
+    status: Status = "failed" if worst == "failed" else "passed"
+    if worst == "inconclusive":
+        status = "inconclusive"
+    limit = verdicts[0].limit_text
+    tokens = sum(verdict.samples for verdict in verdicts)
+    return GateRow(
+        name,
+        status,
+        f"{passed} of {len(verdicts)} {limit if limit != '-' else 'passed'}",
+        limit,
+        f"{tokens:,} tokens",
+    )
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    present = [value for value in values if value is not None]
+    return statistics.median(present) if present else None
+
+
+def _kind_row(kind: str, k: int, cases: list[CaseEvidence]) -> KindRow:
+    def trials(pick: str) -> list[ArmEvidence]:
+        return [case.arms[pick] for case in cases]
+
+    plain, ours = trials(PLAIN), trials(f"k={k}")
+    blocks = reduce(add, (arm.blocks for arm in ours if arm.blocks is not None), Blocks())
+    return KindRow(
+        kind=kind,
+        num_draft_tokens=k,
+        prompts=len(cases),
+        plain_tokens_per_s=_median(t.decode_tokens_per_s for arm in plain for t in arm.trials),
+        speculative_tokens_per_s=_median(t.decode_tokens_per_s for arm in ours for t in arm.trials),
+        speedup=_median(
+            p.seconds_per_token / s.seconds_per_token
+            for one, other in zip(plain, ours, strict=True)
+            for p, s in zip(one.trials, other.trials, strict=False)
+        ),
+        acceptance_rate=blocks.acceptance_rate,
+        mean_accept_length=blocks.mean_accept_length,
+        ttft_s=_median(trial.ttft_s for arm in ours for trial in arm.trials),
+    )

@@ -1,0 +1,161 @@
+"""The section after pytest's own summary: pure functions from a report to lines."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..engines.base import ModelInfo
+from ..gates.base import Verdict
+from ..gates.words import gigabytes, shown
+from .session_report import KindRow, SessionReport
+
+_LEAST_WIDTH = 60
+
+
+def explanation(name: str, verdict: Verdict) -> str:
+    """A verdict in words: one sentence, the evidence, what to do.
+
+    Args:
+        name: of the item, such as ``parity[sum-02]``.
+        verdict: usually failed.
+    """
+    lines = [f"{name} {verdict.status}: {shown(verdict.reason)}"]
+    if verdict.observed_text != "-" and verdict.limit_text != "-":
+        lines.append(f"  observed {verdict.observed_text}, limit {verdict.limit_text}")
+    lines += [f"  {line}" for line in verdict.details]
+    for number, line in enumerate(verdict.advice):
+        lines += textwrap.wrap(
+            line,
+            78,
+            initial_indent="  To do: " if number == 0 else "  ",
+            subsequent_indent="  ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    return "\n".join(lines)
+
+
+def summary_lines(report: SessionReport, width: int) -> list[str]:
+    """The whole section, readable at 80 columns, all of specgate's own words in ASCII."""
+    width = max(width, _LEAST_WIDTH)
+    lines = _environment(report)
+    if report.verdicts:
+        lines += ["", *_gate_table(report, width)]
+    rows = report.kind_rows()
+    if rows:
+        lines += ["", *_kind_table(rows)]
+    for verdict in report.verdicts:
+        if verdict.status == "inconclusive":
+            lines += ["", *_wrapped(_undecided(report, verdict), width)]
+            for advice in verdict.advice:
+                lines += _wrapped(f"  {advice}", width)
+    if report.status == "incomplete":
+        lines += ["", "Interrupted: incomplete, this is what was measured until then."]
+    elif report.status == "nothing judged":
+        lines += ["", "No gate was judged."]
+    return lines
+
+
+def _undecided(report: SessionReport, verdict: Verdict) -> str:
+    name = report.item_names.get(verdict.gate, verdict.gate).replace("_", " ")
+    return f"{name} ({verdict.subject}) is undecided: {verdict.reason}."
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    indent = text[: len(text) - len(text.lstrip())]
+    return textwrap.wrap(
+        text, width, subsequent_indent=indent or "  ", break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def _environment(report: SessionReport) -> list[str]:
+    lines = []
+    for pair in report.measured:
+        if pair.info is None or pair.inputs.target is None or pair.inputs.draft is None:
+            continue
+        ks = ", ".join(map(str, pair.inputs.num_draft_tokens))
+        names = (pair.inputs.target.short, pair.inputs.draft.short)
+        wide = max(map(len, names))
+        for role, name, info, end in (
+            ("target", names[0], pair.info.target, ""),
+            ("draft", names[1], pair.info.draft, f"   k = {ks}"),
+        ):
+            lines.append(
+                f"{role:<7} {shown(name):<{wide}}  {gigabytes(info.bytes):>9}  {_dtype(info)}{end}"
+            )
+    if line := _versions(report.environment):
+        lines.append(line)
+    return lines
+
+
+def _dtype(info: ModelInfo) -> str:
+    return f"{info.dtype}/{info.quantization}" if info.quantization else info.dtype
+
+
+def _versions(environment: Mapping[str, Any]) -> str:
+    versions = environment.get("versions", {})
+    parts = [f"{name} {versions[name]}" for name in ("mlx", "mlx-lm") if name in versions]
+    memory = environment.get("memory_bytes")
+    parts += [str(environment[key]) for key in ("device", "os") if environment.get(key)]
+    if memory:
+        parts.append(f"{memory / 2**30:.0f} GiB")
+    if "power" in environment:
+        parts.append(f"on {environment['power']}")
+    return shown(", ".join(parts))
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int]) -> list[str]:
+    from tabulate import tabulate
+
+    aligned = ["right" if i in right else "left" for i in range(len(header))]
+    text = tabulate(
+        [list(row) for row in rows],
+        headers=list(header),
+        tablefmt="plain",
+        colalign=aligned,
+        disable_numparse=True,
+    )
+    return [line.rstrip() for line in str(text).splitlines()]
+
+
+def _gate_table(report: SessionReport, width: int) -> list[str]:
+    header = ("gate", "verdict", "observed", "limit", "evidence")
+    rows = [
+        [shown(row.name), row.status, row.observed, row.limit, row.evidence]
+        for row in report.gate_rows()
+    ]
+    before = sum(max(map(len, column)) + 2 for column in list(zip(header, *rows, strict=True))[:4])
+    room = max(width - before, 12)
+    folded = []
+    for row in rows:
+        parts = textwrap.wrap(row[4], room) or [""]
+        folded.append([*row[:4], parts[0]])
+        folded += [["", "", "", "", part] for part in parts[1:]]
+    return _table(header, folded, ())
+
+
+def _figure(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+def _kind_table(rows: Sequence[KindRow]) -> list[str]:
+    several = len({row.num_draft_tokens for row in rows}) > 1
+    header = ["kind", "prompts", "plain tok/s", "spec tok/s", "speedup", "accepted", "mean len"]
+    header = [*header, "TTFT"]
+    body = [
+        [
+            f"{shown(row.kind)[:20]} k={row.num_draft_tokens}" if several else shown(row.kind)[:20],
+            str(row.prompts),
+            _figure(row.plain_tokens_per_s, ".1f"),
+            _figure(row.speculative_tokens_per_s, ".1f"),
+            _figure(row.speedup, ".2f"),
+            _figure(row.acceptance_rate, ".2f"),
+            _figure(row.mean_accept_length, ".2f"),
+            "-" if row.ttft_s is None else f"{row.ttft_s:.2f} s",
+        ]
+        for row in rows
+    ]
+    return _table(header, body, range(1, 8))
