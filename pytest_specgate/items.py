@@ -31,14 +31,14 @@ class GatesFile(pytest.File):
         cls, parent: pytest.Collector, path: Path, plan: Plan, spec: SpecSession, nodeid: str | None
     ) -> GatesFile:
         """The collector of one plan; nodeid replaces a path that is not the user's own."""
-        named = {"nodeid": nodeid} if nodeid else {}
+        named: dict[str, Any] = {"nodeid": nodeid} if nodeid else {}
         collector: GatesFile = cls.from_parent(parent, path=path, **named)
         collector.plan, collector.spec = plan, spec
         return collector
 
     def collect(self) -> Iterator[GateItem]:
         """Per-prompt items first, so that the gates over all prompts read what is there."""
-        plan, registry = self.plan, self.spec.gates
+        plan, registry = self.plan, self.spec.registry.gates
         for config in plan.gates:
             if registry[config.name].scope == "prompt":
                 for prompt in plan.inputs.prompts:
@@ -54,7 +54,7 @@ class GatesFile(pytest.File):
     def _item(
         self, config: GateConfig, inputs: Inputs, subject: str, suffix: str | None
     ) -> GateItem:
-        name = self.spec.gates[config.name].item
+        name = self.spec.registry.gates[config.name].item
         item: GateItem = GateItem.from_parent(self, name=f"{name}[{suffix}]" if suffix else name)
         item.config_of_gate, item.inputs, item.subject = config, inputs, subject
         return item
@@ -85,9 +85,9 @@ class GateItem(pytest.Item):
 
     def runtest(self) -> None:
         """Measure what is not measured yet, and judge."""
-        verdict = self.spec.judge_item(self)
+        verdict = self.spec.judge.item(self)
         if verdict.status == "failed":
-            raise GateFailed(self.spec.explain(verdict))
+            raise GateFailed(self.spec.judge.explain(verdict))
         if verdict.status in ("inconclusive", "skipped"):
             pytest.skip(verdict.reason)
 

@@ -83,12 +83,12 @@ def _asked_for(config: pytest.Config) -> bool:
 
 
 def _start(config: pytest.Config) -> SpecSession:
+    from .config.spec import usage_errors
     from .session import SpecSession
 
-    session = SpecSession(config)
-    config.stash[SESSION] = session
-    session.start()
-    return session
+    with usage_errors():
+        config.stash[SESSION] = SpecSession(config)
+    return config.stash[SESSION]
 
 
 def _session(config: pytest.Config) -> SpecSession:
@@ -130,7 +130,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_finish(session: pytest.Session) -> None:
     if (spec := session.config.stash.get(SESSION, None)) and not session.config.option.collectonly:
-        spec.register(session.items)
+        from .config.spec import usage_errors
+
+        with usage_errors():
+            spec.register(session.items, _uses_spec)
 
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
@@ -158,7 +161,11 @@ def pytest_report_teststatus(
     report: pytest.CollectReport | pytest.TestReport,
 ) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
     properties = getattr(report, "user_properties", ())
-    if report.when == "call" and report.skipped and ("specgate_status", "inconclusive") in properties:
+    if (
+        report.when == "call"
+        and report.skipped
+        and ("specgate_status", "inconclusive") in properties
+    ):
         return "inconclusive", "i", ("INCONCLUSIVE", {"yellow": True})
     return None
 

@@ -93,7 +93,9 @@ def read_case(path: Path) -> tuple[Layer, str]:
         )
         engine = str(document["engine"])
     except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(f"{path}: not a whole saved case: {error!s} is missing or wrong") from None
+        raise ConfigError(
+            f"{path}: not a whole saved case: {error!s} is missing or wrong"
+        ) from None
     layer["prompts", "set"] = Setting((saved,), str(path), path.parent)
     return layer, engine
 

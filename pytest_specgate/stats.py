@@ -166,8 +166,9 @@ def p95_ratio(
 
     point = quantiles(logs)
     chosen = np.random.default_rng(seed).integers(rounds, size=(resamples, prompts, rounds))
-    resampled = np.stack([np.take_along_axis(np.broadcast_to(arm, chosen.shape), chosen, axis=2)
-                          for arm in logs])
+    resampled = np.stack(
+        [np.take_along_axis(np.broadcast_to(arm, chosen.shape), chosen, axis=2) for arm in logs]
+    )
     differences = quantiles(resampled[1]) - quantiles(resampled[0])
     error = float(differences.std(ddof=1)) * math.sqrt(rounds / (rounds - 1))
     return TailEstimate(

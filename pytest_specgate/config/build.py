@@ -40,17 +40,25 @@ class Builder:
             ("pair", "target"): Setting(target, origin, here),
             ("pair", "draft"): Setting(draft, origin, here),
             ("prompts", "set"): Setting("smoke", origin, here),
-            ("decoding", "max_tokens"): Setting(48, origin, here),
+            ("decoding", "max_tokens"): Setting(32, origin, here),
         }
         return {**layer, **self.options.command_line}
 
-    def inputs(self, marker: Layer, file: Layer) -> tuple[Inputs, Measure]:
+    def inputs(self, marker: Layer, file: Layer, *, call: bool = False) -> tuple[Inputs, Measure]:
         """What is measured, by precedence.
+
+        Args:
+            marker: of a test.
+            file: of the gates file.
+            call: the marker layer holds the arguments of a call, which win over everything.
 
         Raises:
             ConfigError: half a pair, a model or file that is not there, rounds that cross.
         """
-        layers = Layers(self._command_line(), marker, file, self.options.ini)
+        command_line = self._command_line()
+        if call:
+            command_line = {**command_line, **marker}
+        layers = Layers(command_line, marker, file, self.options.ini)
         inputs, measure = resolve(
             layers,
             self.source,
@@ -61,8 +69,8 @@ class Builder:
             setting = layers.find("pair", role)
             if setting is not None and setting.value is not None and not inputs.has_pair:
                 raise setting.error(
-                    f"a {role} without a {other}: give --spec-{other} (or pair.{other} in the gates "
-                    "file) as well; a gate compares the target alone with target and draft together"
+                    f"a {role} without a {other}: give --spec-{other} as well (or pair.{other} in "
+                    "the gates file); a gate compares the target alone with both together"
                 )
         return inputs, measure
 
@@ -104,7 +112,9 @@ class Builder:
             ConfigError: an argument is not allowed.
         """
         if not isinstance(text, str) or not text:
-            raise ConfigError(f"{origin}: the prompt must be text that is not empty, found {text!r}")
+            raise ConfigError(
+                f"{origin}: the prompt must be text that is not empty, found {text!r}"
+            )
         layer = {("prompts", "set"): Setting((Prompt("compared", text),), origin, Path())}
         for key, value in (("max_tokens", max_tokens), ("num_draft_tokens", num_draft_tokens)):
             if value is not None:

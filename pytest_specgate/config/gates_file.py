@@ -64,7 +64,9 @@ def read_gates_file(
     entries: dict[str, Located] = {}
     for name, key, value in root.items():
         if name not in _TOP:
-            raise key.error(f"unknown key {name!r}{nearest(name, _TOP)} (allowed: {', '.join(_TOP)})")
+            raise key.error(
+                f"unknown key {name!r}{nearest(name, _TOP)} (allowed: {', '.join(_TOP)})"
+            )
         entries[name] = value
     if "version" not in entries:
         raise ConfigError(f"{path}: version is missing: add 'version: {VERSION}'")
@@ -79,9 +81,7 @@ def read_gates_file(
                     f"{section!r} has no key {name!r}{nearest(name, specs)} "
                     f"(allowed: {', '.join(specs)})"
                 )
-            layer[section, name] = checked(
-                section, name, value.value(), value.origin, path.parent
-            )
+            layer[section, name] = checked(section, name, value.value(), value.origin, path.parent)
     if ("prompts", "builtin") in layer and ("prompts", "file") in layer:
         raise layer["prompts", "file"].error("give prompts.builtin or prompts.file, not both")
     if "gates" not in entries:
@@ -109,9 +109,7 @@ def _gates(place: Located, gates: Mapping[str, Gate]) -> tuple[GateConfig, ...]:
     configs = []
     for name, key, value in _section(place, "gates"):
         if name not in gates:
-            raise key.error(
-                f"no gate {name!r}{nearest(name, gates)} (allowed: {', '.join(gates)})"
-            )
+            raise key.error(f"no gate {name!r}{nearest(name, gates)} (allowed: {', '.join(gates)})")
         gate = gates[name]
         options: dict[str, Any] = dict(gate.defaults)
         if not (value.is_mapping or value.value() is None):
@@ -124,7 +122,5 @@ def _gates(place: Located, gates: Mapping[str, Gate]) -> tuple[GateConfig, ...]:
             )
         configs.append(GateConfig(name, options, key.origin))
     if not configs:
-        raise place.error(
-            f"gates is empty: nothing would be judged (allowed: {', '.join(gates)})"
-        )
+        raise place.error(f"gates is empty: nothing would be judged (allowed: {', '.join(gates)})")
     return tuple(configs)

@@ -158,9 +158,7 @@ def _measure(layers: Layers) -> Measure:
         # only one was set: the other's default gives way
         measure = replace(
             measure,
-            **(
-                {"max_rounds": measure.min_rounds} if high is None else {"min_rounds": high.value}
-            ),
+            **({"max_rounds": measure.min_rounds} if high is None else {"min_rounds": high.value}),
         )
     return measure
 

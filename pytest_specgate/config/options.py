@@ -148,9 +148,7 @@ def _truth(name: str, flag: bool | None, ini: str | None) -> bool:
     if ini is None:
         return False
     if ini.strip().lower() not in _TRUTH:
-        raise ConfigError(
-            f"specgate_{name} (ini): must be true or false, found {found(ini)}"
-        )
+        raise ConfigError(f"specgate_{name} (ini): must be true or false, found {found(ini)}")
     return _TRUTH[ini.strip().lower()]
 
 

@@ -25,7 +25,8 @@ class ModelRef:
     @property
     def short(self) -> str:
         """The last part of the name, for tables."""
-        return self.directory.name if self.directory else self.name.rsplit("/", 1)[-1]
+        name = Path(self.name).name
+        return self.directory.name if self.directory and name in ("", "..") else name
 
     @property
     def label(self) -> str:

@@ -51,7 +51,8 @@ def _prompt(entry: Any) -> Prompt:
     name = _text_field(entry, "id")
     if len(name) > _LONGEST_ID or not name.isprintable() or "::" in name:
         raise Invalid(
-            f"id must be at most {_LONGEST_ID} printable characters without '::', found {name[:40]!r}"
+            f"id must be at most {_LONGEST_ID} printable characters without '::', "
+            f"found {name[:40]!r}"
         )
     max_tokens = entry.get("max_tokens")
     if max_tokens is not None:
@@ -84,10 +85,13 @@ def read_prompts(path: Path) -> tuple[Prompt, ...]:
         except Invalid as error:
             raise ConfigError(f"{path}, line {number}: {error}") from None
         except (RecursionError, ValueError) as error:
-            raise ConfigError(f"{path}, line {number}: not JSON that can be read: {error}") from None
+            raise ConfigError(
+                f"{path}, line {number}: not JSON that can be read: {error}"
+            ) from None
         if prompt.id in first_line:
             raise ConfigError(
-                f"{path}, line {number}: id {prompt.id!r} is already on line {first_line[prompt.id]}"
+                f"{path}, line {number}: id {prompt.id!r} is already on line "
+                f"{first_line[prompt.id]}"
             )
         first_line[prompt.id] = number
         prompts.append(prompt)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +16,17 @@ class Invalid(ValueError):
     """A value is wrong; the text says what is needed and what was found."""
 
 
-class ConfigError(pytest.UsageError):
-    """What the user typed is wrong: pytest prints the text and exits with 4."""
+class ConfigError(Exception):
+    """What the user typed is wrong; the text is for the user."""
+
+
+@contextmanager
+def usage_errors() -> Iterator[None]:
+    """Turn a ConfigError into pytest's own: the text is printed, exit code 4."""
+    try:
+        yield
+    except ConfigError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 @dataclass(frozen=True, slots=True)

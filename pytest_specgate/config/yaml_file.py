@@ -89,7 +89,8 @@ class Located:
         if tag == "timestamp":
             raise self.error(f"{node.value!r} is read as a date by YAML: put it in quotes")
         raise self.error(
-            f"the tag !!{tag} is not allowed: only plain values, lists and mappings (nothing was run)"
+            f"the tag !!{tag} is not allowed: only plain values, lists and mappings "
+            "(nothing was run)"
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 import tempfile
 from pathlib import Path
@@ -14,25 +15,36 @@ from ..config.plan import ModelRef
 if TYPE_CHECKING:
     from .constructed import PairRecipe
 
-_NAME = "specgate-demo-1"  # raise the number when the recipe changes
+_HERE = Path(__file__).parent
+_MADE_FROM = (
+    _HERE / "__init__.py",
+    _HERE / "constructed.py",
+    _HERE.parent / "prompts" / "core.jsonl",
+    _HERE.parent / "prompts" / "smoke.txt",
+)
 
 
 def recipe() -> PairRecipe:
     """Deep and narrow: on a CPU a pass over four tokens then costs little more than over one."""
     from .constructed import PairRecipe
 
-    return PairRecipe(agreement=0.85, target_layers=12, draft_layers=1)
+    return PairRecipe(agreement=0.85, target_layers=8, draft_layers=1)
 
 
 def demo_directory(config: pytest.Config) -> Path:
-    """Where the pair is kept: pytest's cache folder, or a temporary one where that is off."""
+    """Where the pair is kept: pytest's cache folder, or a temporary one where that is off.
+
+    The name changes with all that the pair is made from, so an old one is never taken.
+    """
+    made_from = hashlib.sha256(b"".join(path.read_bytes() for path in _MADE_FROM))
+    name = f"specgate-demo-{made_from.hexdigest()[:12]}"
     cache = getattr(config, "cache", None)
     if cache is not None:
         try:
-            return Path(cache.mkdir(_NAME))
+            return Path(cache.mkdir(name))
         except OSError:
             pass
-    return Path(tempfile.gettempdir()) / _NAME
+    return Path(tempfile.gettempdir()) / name
 
 
 def demo_pair(directory: Path) -> tuple[ModelRef, ModelRef]:

@@ -25,23 +25,15 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _SPECIAL = ["<|end|>", "<|system|>", "<|user|>", "<|assistant|>"]
-_WORDS = (
-    "a about after all also and any are as at back be because been but by came can case check code "
-    "data day did do each end even every few find first for from gate get give go good had has have "
-    "he help her here him his how if in into is it its just know last let like line list long look "
-    "made make many may me model more most much must my new next no not now of off on one only or "
-    "other our out over own part read right run said same say see set she should show side so some "
-    "still such take test text than that the their them then there these they this those time to "
-    "token too true two under up use very was way we well were what when where which while who why "
-    "will with word work would year yes you your"
-).split()
-_HAN = "上下不中之也了事二人他以你來個們出到前去可同和在地多大天好她子家小年後得心想成我所把時是會有本來樣民法無然生用的看知種要見說走起這進過道還那都里面頭麼點"
-# The template ends with the message's last character, which picks the place in the cycle.
+_VOCABULARY = 1024
+# The template ends with the message's middle character, which picks the place in the cycle.
 _CHAT_TEMPLATE = (
     "{% for m in messages %}<|{{ m['role'] }}|>{{ m['content'] }}<|end|>{% endfor %}"
-    "{% if add_generation_prompt %}<|assistant|>{{ messages[-1]['content'][-1:] }}{% endif %}"
+    "{% if add_generation_prompt %}<|assistant|>"
+    "{% set text = messages[-1]['content'] %}{{ text[text | length // 2] }}{% endif %}"
 )
 _SHARPNESS = 20.0  # the right token's logit; every other stays well below it
+_CYCLE = 400
 _RUN = 20  # transitions in which the share of disagreement is exact
 _END = 0
 
@@ -85,26 +77,27 @@ class Oracle:
 
 
 def make_tokenizer() -> Tokenizer:
-    """256 bytes, the merges that spell the words (with their leading space) and the Han."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+    """Byte-level BPE of 1,024 tokens, learnt from the built-in prompts, so that those are short."""
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-    level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
-    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    vocab = {token: i for i, token in enumerate([*_SPECIAL, *alphabet])}
-    merges = []
-    for text in [*(f" {word}" for word in _WORDS), *dict.fromkeys(_HAN)]:
-        ((spelled, _),) = level.pre_tokenize_str(text)
-        prefix = spelled[0]
-        for symbol in spelled[1:]:
-            if prefix + symbol not in vocab:
-                vocab[prefix + symbol] = len(vocab)
-                merges.append((prefix, symbol))
-            prefix += symbol
-    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges))
-    tokenizer.pre_tokenizer, tokenizer.decoder = level, decoders.ByteLevel()
-    special = [AddedToken(token, special=True, normalized=False) for token in _SPECIAL]
-    tokenizer.add_special_tokens(special)
+    from ..prompts import builtin
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=_VOCABULARY,
+        show_progress=False,
+        special_tokens=[AddedToken(t, special=True, normalized=False) for t in _SPECIAL],
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+    )
+    tokenizer.train_from_iterator((prompt.text for prompt in builtin("smoke") or ()), trainer)
     return tokenizer
+
+
+def _is_text(token: str) -> bool:
+    """Printable characters, whole in UTF-8, so that every output of the cycle reads as text."""
+    return token.isprintable() and "\ufffd" not in token
 
 
 def _tables(tokenizer: Tokenizer, recipe: PairRecipe) -> tuple[list[int], Oracle]:
@@ -112,9 +105,9 @@ def _tables(tokenizer: Tokenizer, recipe: PairRecipe) -> tuple[list[int], Oracle
     import numpy as np
 
     rng, size = np.random.default_rng(recipe.seed), tokenizer.get_vocab_size()
-    whole = [f" {word}" for word in _WORDS] + list(_HAN) + [chr(code) for code in range(33, 127)]
-    inside = {ids[0] for text in whole if len(ids := tokenizer.encode(text).ids) == 1}
-    cycle = rng.permutation(sorted(inside) + [_END] * recipe.ends).tolist()
+    texts = [i for i in range(len(_SPECIAL), size) if _is_text(tokenizer.decode([i]))]
+    inside = rng.choice(texts, size=_CYCLE, replace=False).tolist()
+    cycle = rng.permutation(inside + [_END] * recipe.ends).tolist()
     home = list(range(size))
     for other in sorted(set(range(size)) - set(cycle)):
         home[other] = cycle[int(rng.integers(len(cycle)))]
@@ -131,7 +124,9 @@ def _tables(tokenizer: Tokenizer, recipe: PairRecipe) -> tuple[list[int], Oracle
     return home, oracle
 
 
-def _weights(home: list[int], table: list[int], config: dict[str, Any], seed: int) -> dict[str, Any]:
+def _weights(
+    home: list[int], table: list[int], config: dict[str, Any], seed: int
+) -> dict[str, Any]:
     import numpy as np
 
     rng = np.random.default_rng(seed)

@@ -102,7 +102,7 @@ class EngineInfo:
 
 
 Tick = Callable[[int, float], float]
-"""Called as tick(tokens so far, seconds since the start); returns when it wants to be called next."""
+"""Called as tick(tokens so far, seconds since the start); returns when to call it next."""
 
 
 class Pair(Protocol):

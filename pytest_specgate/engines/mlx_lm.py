@@ -315,9 +315,7 @@ def _model_info(ref: ModelRef, model: Any, directory: Path | None) -> ModelInfo:
     for array in plain:
         dtype = str(array.dtype).rsplit(".", 1)[-1]
         dtypes[dtype] = dtypes.get(dtype, 0) + array.nbytes
-    bits = {
-        f"{module.bits}-bit" for _, module in model.named_modules() if hasattr(module, "bits")
-    }
+    bits = {f"{module.bits}-bit" for _, module in model.named_modules() if hasattr(module, "bits")}
     return ModelInfo(
         name=ref.label,
         bytes=sum(array.nbytes for array in arrays),

@@ -95,9 +95,7 @@ class LatencyGate(BaseGate):
                     "spread": bounds,
                     "observed_text": f"{tail.speculative:.2f} s [{bounds[0]:.2f}, {bounds[1]:.2f}]",
                 }
-        status: Status = next(
-            (s for s in ("failed", "inconclusive") if s in decisions), "passed"
-        )
+        status: Status = next((s for s in ("failed", "inconclusive") if s in decisions), "passed")
         slower = [
             case.prompt.id
             for case, p, s in zip(evidence.timed, plain, ours, strict=True)
@@ -108,7 +106,7 @@ class LatencyGate(BaseGate):
             names = ", ".join(slower[:8]) + (", ..." if len(slower) > 8 else "")
             details.append(f"slower with the draft: {count(len(slower), 'prompt')}: {names}")
         shared["details"] = (*details, *shared["details"])
-        advice = {
+        more = {
             "failed": "Look at the prompts that are slower with the draft: few accepted tokens, or "
             "a long prompt that the draft reads as well.",
             "inconclusive": f"More trials narrow it: --spec-rounds {rounds + 5}",
@@ -118,7 +116,7 @@ class LatencyGate(BaseGate):
             subject,
             status,
             "; ".join(reasons),
-            advice=(advice,) if advice else (),
+            advice=(more,) if more else (),
             **shared,
         )
 

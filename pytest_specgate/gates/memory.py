@@ -43,9 +43,7 @@ class MemoryGate(BaseGate):
         if problem := nothing_to_judge(evidence):
             reason, advice = problem
             return self.failed(subject, reason, *advice, unit="GB")
-        ours = [
-            t.peak_memory_bytes or 0 for c in evidence.timed for t in c.speculative[0].trials
-        ]
+        ours = [t.peak_memory_bytes or 0 for c in evidence.timed for t in c.speculative[0].trials]
         plain = [t.peak_memory_bytes or 0 for c in evidence.timed for t in c.plain.trials]
         if not ours or not max(ours) or evidence.pair is None:
             return Verdict(

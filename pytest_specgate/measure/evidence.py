@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, reduce
 from operator import add
 
@@ -207,9 +207,7 @@ class Evidence:
     @cached_property
     def usable(self) -> tuple[CaseEvidence, ...]:
         """Cases that generated and, when greedy, whose every arm equals the plain output."""
-        return tuple(
-            case for case in self.cases if case.sound(sampled=self.sampled)
-        )
+        return tuple(case for case in self.cases if case.sound(sampled=self.sampled))
 
     @cached_property
     def timed(self) -> tuple[CaseEvidence, ...]:
@@ -267,8 +265,7 @@ class Evidence:
 
         return {
             case.prompt.id: [
-                cost(p) / cost(s)
-                for p, s in zip(case.plain.trials, arm.trials, strict=True)
+                cost(p) / cost(s) for p, s in zip(case.plain.trials, arm.trials, strict=True)
             ]
             for case in self.timed
             for arm in case.speculative
@@ -313,4 +310,3 @@ class Comparison:
     def speedup(self) -> float | None:
         """Median plain / speculative e2e; None when no rounds were asked for."""
         return Evidence((self.case,), self.decoding).speedup
-

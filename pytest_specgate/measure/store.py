@@ -6,6 +6,7 @@ import gc
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -49,10 +50,11 @@ class Step:
 class Watcher(Protocol):
     """Told of what happens, between trials, so that watching costs the trials nothing."""
 
+    def running(self) -> AbstractContextManager[None]: ...
     def loading(self, inputs: Inputs) -> None: ...
     def trial_started(self, step: Step) -> Tick | None: ...
     def trial_finished(self, trial: Trial, prompt: Prompt, arm: str) -> None: ...
-    def prompt_finished(self, prompt: Prompt) -> None: ...
+    def prompt_finished(self, prompt: Prompt, remaining_s: float | None) -> None: ...
 
 
 @dataclass
@@ -61,9 +63,13 @@ class _Record:
 
     prompt: Prompt
     wanted: set[int] = field(default_factory=set)
-    timed: bool = False
+    least_rounds: int = 0
     case: CaseEvidence | None = None
     warmed: bool = False
+
+    @property
+    def timed(self) -> bool:
+        return self.least_rounds > 0
 
     @property
     def rounds(self) -> int:
@@ -82,17 +88,22 @@ class Campaign:
         self._records: dict[CaseKey, _Record] = {}
         self._spent: dict[bool, list[float]] = {False: [], True: []}
 
-    def register(self, inputs: Inputs, *, timed: bool) -> None:
-        """Say what will be asked for, before anything is generated."""
+    def register(self, inputs: Inputs, *, rounds: int) -> None:
+        """Say what will be asked for, before anything is generated; 0 rounds for parity alone."""
         for prompt in inputs.prompts:
             record = self._records.setdefault(_key(prompt), _Record(prompt))
             record.wanted.update(inputs.num_draft_tokens)
-            record.timed = record.timed or timed
+            record.least_rounds = max(record.least_rounds, rounds)
 
     @property
     def prompts(self) -> int:
         """Prompts registered."""
         return len(self._records)
+
+    @property
+    def num_draft_tokens(self) -> tuple[int, ...]:
+        """Every k that was asked for."""
+        return tuple(sorted({k for record in self._records.values() for k in record.wanted}))
 
     def cases(self) -> tuple[CaseEvidence, ...]:
         """All that was generated, every arm, in the order of registration."""
@@ -110,21 +121,21 @@ class Campaign:
 
     def parity_pass(self, inputs: Inputs) -> Evidence:
         """Evidence with one observed output an arm for each prompt of inputs."""
-        self.register(inputs, timed=False)
+        self.register(inputs, rounds=0)
         for prompt in inputs.prompts:
-            self._observe(self._records[_key(prompt)], rounds=0)
+            self._observe(self._records[_key(prompt)])
         return self.evidence(inputs)
 
     def rounds(self, inputs: Inputs, measure: Measure, wants: Wants) -> Evidence:
         """Evidence with timed rounds: the minimum, then more while ``wants`` says so."""
-        self.register(inputs, timed=True)
+        self.register(inputs, rounds=measure.min_rounds)
         timed = [record for record in self._records.values() if record.timed]
         for record in timed:
-            self._observe(record, rounds=measure.min_rounds)
+            self._observe(record)
         asked = [self._records[_key(prompt)] for prompt in inputs.prompts]
         for record in timed:
             for _ in range(0 if record.warmed else measure.warmup - 1):
-                self._round([record], 0, measure)
+                self._round([record], 0)
             record.warmed = True
         while alive := [record for record in asked if self._can_be_timed(record)]:
             done = min(record.rounds for record in alive)
@@ -133,7 +144,7 @@ class Campaign:
             if done >= measure.min_rounds and not wants(self.evidence(inputs)):
                 break
             behind = [r for r in timed if self._can_be_timed(r) and r.rounds <= done]
-            self._round(behind, done + 1, measure)
+            self._round(behind, done + 1)
         return self.evidence(inputs)
 
     def evidence(self, inputs: Inputs) -> Evidence:
@@ -154,7 +165,7 @@ class Campaign:
             swap_growth_bytes=self._store.swap_growth(),
         )
 
-    def _observe(self, record: _Record, rounds: int) -> None:
+    def _observe(self, record: _Record) -> None:
         """The warm-up pass of one prompt: the arms that are wanted and not there yet."""
         if record.case is not None and record.case.error:
             return
@@ -173,13 +184,13 @@ class Campaign:
             for k in (None, *missing):
                 arm = arm_name(k)
                 if arm not in arms:
-                    generation = self._generate(pair, record, tokens, k, 0, rounds, observe=True)
+                    generation = self._generate(pair, record, tokens, k, 0, observe=True)
                     arms[arm] = self._arm(generation, k, record.prompt, len(tokens))
             order = [PLAIN, *(arm_name(k) for k in sorted(record.wanted))]
             record.case = CaseEvidence(
                 record.prompt, tokens, {name: arms[name] for name in order if name in arms}
             )
-            self._store.watcher.prompt_finished(record.prompt)
+            self._store.watcher.prompt_finished(record.prompt, self._remaining())
         except EngineError as error:
             where = "" if arm == PLAIN else f"with the draft ({arm}): "
             record.case = CaseEvidence(record.prompt, error=f"{where}{error}")
@@ -204,7 +215,7 @@ class Campaign:
                 )
         return ArmEvidence(k, generation, blocks, drafted, broken)
 
-    def _round(self, records: list[_Record], number: int, measure: Measure) -> None:
+    def _round(self, records: list[_Record], number: int) -> None:
         """Every arm of every record once, back to back in shuffled order; 0 is thrown away."""
         shuffled = random.Random(f"{self._inputs.decoding.seed}:{number}")
         shuffled.shuffle(records := list(records))
@@ -226,7 +237,6 @@ class Campaign:
                         record.case.tokens,
                         arm.num_draft_tokens,
                         number,
-                        measure.min_rounds,
                     )
                     greedy = self._inputs.decoding.temperature == 0
                     if greedy and (problem := _unlike(generation, arm.generation, number)):
@@ -258,11 +268,10 @@ class Campaign:
         tokens: tuple[int, ...],
         k: int | None,
         number: int,
-        rounds: int,
         *,
         observe: bool = False,
     ) -> Generation:
-        step = Step(record.prompt.id, arm_name(k), number, rounds, self._remaining(rounds))
+        step = Step(record.prompt.id, arm_name(k), number, record.least_rounds, self._remaining())
         tick = self._store.watcher.trial_started(step)
         begin = time.perf_counter()
         generation = pair.generate(
@@ -282,7 +291,7 @@ class Campaign:
         sampled = self._inputs.decoding.temperature > 0
         return record.case is not None and record.case.sound(sampled=sampled)
 
-    def _remaining(self, rounds: int) -> float | None:
+    def _remaining(self) -> float | None:
         """Seconds for all that is planned at least, from the mean cost of either path so far."""
         plain = self._spent[False]
         if not plain:
@@ -295,7 +304,7 @@ class Campaign:
         for record in self._records.values():
             passes = 0 if record.case else 1
             if record.timed and (record.case is None or self._can_be_timed(record)):
-                passes += max(0, rounds - record.rounds)
+                passes += max(0, record.least_rounds - record.rounds)
             total += passes * (mean[False] + len(record.wanted) * mean[True])
         return total
 
@@ -421,6 +430,10 @@ def _frozen(inputs: Inputs) -> str:
 class Silent:
     """A watcher that shows nothing."""
 
+    def running(self) -> AbstractContextManager[None]:
+        """Nothing around a measurement."""
+        return nullcontext()
+
     def loading(self, inputs: Inputs) -> None:
         """Nothing."""
 
@@ -430,5 +443,5 @@ class Silent:
     def trial_finished(self, trial: Trial, prompt: Prompt, arm: str) -> None:
         """Nothing."""
 
-    def prompt_finished(self, prompt: Prompt) -> None:
+    def prompt_finished(self, prompt: Prompt, remaining_s: float | None) -> None:
         """Nothing."""

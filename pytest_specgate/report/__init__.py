@@ -7,6 +7,8 @@ from pathlib import Path
 
 from .session_report import SessionReport
 
+__all__ = ["SessionReport", "builtin_reports"]
+
 
 def builtin_reports() -> Mapping[str, Callable[[SessionReport, Path], None]]:
     """Kind -> what writes it."""

@@ -96,8 +96,9 @@ class Progress:
         self._config.hook.pytest_specgate_trial_finished(trial=trial, prompt=prompt, arm=arm)
         self._line(prompt)
 
-    def prompt_finished(self, prompt: Prompt) -> None:
+    def prompt_finished(self, prompt: Prompt, remaining_s: float | None) -> None:
         """The warm-up pass of a prompt is over."""
+        self._remaining = remaining_s
         self._line(prompt)
 
     def _line(self, prompt: Prompt) -> None:

@@ -40,7 +40,7 @@ def explanation(name: str, verdict: Verdict) -> str:
 def summary_lines(report: SessionReport, width: int) -> list[str]:
     """The whole section, readable at 80 columns, all of specgate's own words in ASCII."""
     width = max(width, _LEAST_WIDTH)
-    lines = _environment(report)
+    lines = _environment(report, width)
     if report.verdicts:
         lines += ["", *_gate_table(report, width)]
     rows = report.kind_rows()
@@ -66,12 +66,15 @@ def _undecided(report: SessionReport, verdict: Verdict) -> str:
 def _wrapped(text: str, width: int) -> list[str]:
     indent = text[: len(text) - len(text.lstrip())]
     return textwrap.wrap(
-        text, width, subsequent_indent=indent or "  ", break_long_words=False,
+        text,
+        width,
+        subsequent_indent=indent or "  ",
+        break_long_words=False,
         break_on_hyphens=False,
     )
 
 
-def _environment(report: SessionReport) -> list[str]:
+def _environment(report: SessionReport, width: int) -> list[str]:
     lines = []
     for pair in report.measured:
         if pair.info is None or pair.inputs.target is None or pair.inputs.draft is None:
@@ -87,7 +90,7 @@ def _environment(report: SessionReport) -> list[str]:
                 f"{role:<7} {shown(name):<{wide}}  {gigabytes(info.bytes):>9}  {_dtype(info)}{end}"
             )
     if line := _versions(report.environment):
-        lines.append(line)
+        lines += _wrapped(line, width)
     return lines
 
 
@@ -110,12 +113,11 @@ def _versions(environment: Mapping[str, Any]) -> str:
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int]) -> list[str]:
     from tabulate import tabulate
 
-    aligned = ["right" if i in right else "left" for i in range(len(header))]
+    # the header goes in as a row: tabulate would pad a real one by two more columns
     text = tabulate(
-        [list(row) for row in rows],
-        headers=list(header),
+        [list(header), *(list(row) for row in rows)],
         tablefmt="plain",
-        colalign=aligned,
+        colalign=["right" if i in right else "left" for i in range(len(header))],
         disable_numparse=True,
     )
     return [line.rstrip() for line in str(text).splitlines()]

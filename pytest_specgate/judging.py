@@ -1,0 +1,186 @@
+"""Measures what an item needs, asks the gate, and keeps the verdict."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from .config.plan import GateConfig, Inputs, Measure
+from .environment import environment
+from .gates.base import Gate, Verdict
+from .items import GateItem
+from .measure.evidence import Evidence
+from .measure.store import Campaign, Store
+from .registry import Registry
+from .replay import save_case
+from .report.junit import properties
+from .report.session_report import MeasuredPair
+from .report.terminal import explanation
+
+_WORST_FIRST = ("failed", "inconclusive", "skipped", "passed")
+
+
+class Judge:
+    """The verdicts of one session, and the store that the evidence comes from."""
+
+    def __init__(self, config: pytest.Config, registry: Registry, store: Store) -> None:
+        """Nothing is measured yet."""
+        self._config = config
+        self._gates = registry.gates
+        self._store = store
+        self._progress = store.watcher
+        self._selected: list[GateItem] = []
+        self._verdicts: dict[tuple[str, str, str], Verdict] = {}
+        self._measured: dict[int, tuple[Campaign, Inputs]] = {}
+        self._environment: dict[str, Any] | None = None
+
+    @property
+    def verdicts(self) -> tuple[Verdict, ...]:
+        """In the order they were reached; a rerun replaces the earlier one."""
+        return tuple(self._verdicts.values())
+
+    def measured(self) -> tuple[MeasuredPair, ...]:
+        """Everything generated, a pair with its options each."""
+        return tuple(
+            MeasuredPair(
+                replace(inputs, num_draft_tokens=campaign.num_draft_tokens),
+                self._store.pair_info(inputs),
+                campaign.cases(),
+            )
+            for campaign, inputs in self._measured.values()
+            if campaign.cases()
+        )
+
+    def expect(
+        self, item: pytest.Item, inputs: Inputs, measure: Measure, gates: list[Gate]
+    ) -> None:
+        """Register what a selected item will ask for, so that one round serves every gate."""
+        if isinstance(item, GateItem):
+            self._selected.append(item)
+        if inputs.has_pair:
+            timed = any(gate.needs == "rounds" for gate in gates)
+            campaign = self.campaign(inputs)
+            campaign.register(inputs, rounds=measure.min_rounds if timed else 0)
+
+    def campaign(self, inputs: Inputs) -> Campaign:
+        """The campaign of these inputs, kept for the report."""
+        campaign = self._store.campaign(inputs)
+        self._measured.setdefault(id(campaign), (campaign, inputs))
+        return campaign
+
+    def measure(
+        self,
+        inputs: Inputs,
+        measure: Measure,
+        gate: Gate | None,
+        wants: Callable[[Evidence], bool] = lambda _: False,
+    ) -> Evidence:
+        """Evidence as the gate needs it; one pass of either path where no gate asks."""
+        campaign = self.campaign(inputs)
+        with self._progress.running():
+            if gate is not None and gate.needs == "rounds":
+                return campaign.rounds(inputs, measure, wants)
+            return campaign.parity_pass(inputs)
+
+    def item(self, item: GateItem) -> Verdict:
+        """The verdict of one gate item."""
+        gate, options = self._gates[item.config_of_gate.name], item.config_of_gate.options
+        campaign = self.campaign(item.inputs)
+        peers = [
+            (self._gates[other.config_of_gate.name], other)
+            for other in self._selected
+            if self.campaign(other.inputs) is campaign
+        ]
+
+        def wants(_: Evidence) -> bool:
+            return any(
+                peer.wants_rounds(campaign.evidence(other.inputs), other.config_of_gate.options)
+                for peer, other in peers
+                if peer.needs == "rounds"
+            )
+
+        evidence = self.measure(item.inputs, item.plan.measure, gate, wants)
+        return self._record(item, gate.judge(evidence, options, item.subject), item.inputs)
+
+    def markers(
+        self, item: pytest.Item, configs: Iterable[GateConfig], inputs: Inputs, measure: Measure
+    ) -> list[Verdict]:
+        """Judge every gate marker of a test.
+
+        Fails the test, with all failed verdicts in words, when there are any.
+        """
+        verdicts: list[Verdict] = []
+        for config in sorted(configs, key=lambda c: self._gates[c.name].scope != "prompt"):
+            gate = self._gates[config.name]
+            for part, subject in _parts(gate, inputs):
+
+                def wants(
+                    evidence: Evidence, gate: Gate = gate, config: GateConfig = config
+                ) -> bool:
+                    return gate.wants_rounds(evidence, config.options)
+
+                evidence = self.measure(part, measure, gate, wants)
+                verdict = gate.judge(evidence, config.options, subject)
+                verdicts.append(self._record(item, verdict, part))
+        failed = [verdict for verdict in verdicts if verdict.status == "failed"]
+        if failed:
+            pytest.fail("\n\n".join(map(self.explain, failed)), pytrace=False)
+        return verdicts
+
+    def explain(self, verdict: Verdict) -> str:
+        """A verdict in words."""
+        gate = self._gates[verdict.gate]
+        name = f"{gate.item}[{verdict.subject}]" if gate.scope == "prompt" else gate.item
+        return explanation(name, verdict)
+
+    def facts(self) -> Mapping[str, Any]:
+        """The recorded environment, gathered once."""
+        if self._environment is None:
+            facts = environment(self._store.engine_info)
+            self._config.hook.pytest_specgate_environment(environment=facts)
+            self._environment = facts
+        return self._environment
+
+    def _record(self, item: pytest.Item, verdict: Verdict, inputs: Inputs) -> Verdict:
+        """Keep a verdict, save a failing case, set the item's properties, tell the hook."""
+        if verdict.status == "failed" and verdict.gate == "parity":
+            verdict = self._save_failure(verdict, inputs)
+        self._verdicts[item.nodeid, verdict.gate, verdict.subject] = verdict
+        if isinstance(item, GateItem):
+            item.user_properties.extend(properties(verdict))
+        else:
+            name = self._gates[verdict.gate].item
+            item.user_properties.extend(properties(verdict, f"specgate_{name}[{verdict.subject}]"))
+            statuses = [v.status for (node, *_), v in self._verdicts.items() if node == item.nodeid]
+            status = min(statuses, key=_WORST_FIRST.index)
+            others = [entry for entry in item.user_properties if entry[0] != "specgate_status"]
+            item.user_properties[:] = [*others, ("specgate_status", status)]
+        self._config.hook.pytest_specgate_verdict(verdict=verdict)
+        return verdict
+
+    def _save_failure(self, verdict: Verdict, inputs: Inputs) -> Verdict:
+        evidence = self._store.campaign(inputs).evidence(inputs)
+        cases = [case for case in evidence.cases if case.prompt.id == verdict.subject]
+        if not cases or cases[0].error:
+            return verdict
+        directory = self._config.rootpath / ".specgate" / "failures"
+        try:
+            path = save_case(directory, cases[0], inputs, self.facts())
+        except OSError as error:
+            note = f"the case could not be saved: {error}"
+            return replace(verdict, details=(*verdict.details, note))
+        here = self._config.invocation_params.dir
+        shown = path.relative_to(here) if path.is_relative_to(here) else path
+        command = f"Replay: pytest --spec-replay {shlex.quote(str(shown))}"
+        return replace(verdict, advice=(*verdict.advice, command))
+
+
+def _parts(gate: Gate, inputs: Inputs) -> list[tuple[Inputs, str]]:
+    """(inputs, subject) of each verdict that a gate gives on these inputs."""
+    if gate.scope == "prompt":
+        return [(inputs.only(prompt), prompt.id) for prompt in inputs.prompts]
+    return [(replace(inputs, num_draft_tokens=(k,)), f"k={k}") for k in inputs.num_draft_tokens]

@@ -1,0 +1,51 @@
+"""Gates, engines and reports: what comes with specgate and what plugins and conftests add."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from .config.spec import ConfigError, nearest
+from .engines import builtin_engines
+from .engines.base import Engine
+from .gates import builtin_gates
+from .gates.base import Gate
+from .report import SessionReport, builtin_reports
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """All of each, by name; what a plugin adds may replace what comes with specgate."""
+
+    gates: Mapping[str, Gate]
+    engines: Mapping[str, Callable[[], Engine]]
+    reports: Mapping[str, Callable[[SessionReport, Path], None]]
+
+    @classmethod
+    def gather(cls, config: pytest.Config) -> Registry:
+        """Ask the hooks."""
+        hook = config.hook
+        external = [gate for gates in hook.pytest_specgate_gates() for gate in gates]
+        engines = dict(builtin_engines())
+        for more_engines in hook.pytest_specgate_engines():
+            engines.update(more_engines)
+        reports = dict(builtin_reports())
+        for more_reports in hook.pytest_specgate_report():
+            reports.update(more_reports)
+        gates = {gate.name: gate for gate in [*builtin_gates(), *external]}
+        return cls(gates, engines, reports)
+
+    def check_engine(self, name: str, origin: str) -> None:
+        """Is there an engine of that name?
+
+        Raises:
+            ConfigError: no.
+        """
+        if name not in self.engines:
+            raise ConfigError(
+                f"{origin}: no engine {name!r}{nearest(name, self.engines)} "
+                f"(allowed: {', '.join(self.engines)})"
+            )

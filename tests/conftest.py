@@ -1,0 +1,28 @@
+"""Pairs of known truth, built once a session, and engines that are quick."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_specgate.demo.constructed import Oracle, PairRecipe, build
+
+pytest_plugins = ["pytester"]
+
+ConstructedPair = tuple[Path, Oracle]
+
+
+@pytest.fixture(scope="session")
+def constructed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[PairRecipe], ConstructedPair]:
+    """recipe -> (folder with ``target`` and ``draft``, oracle); each recipe is built once."""
+    built: dict[PairRecipe, ConstructedPair] = {}
+
+    def make(recipe: PairRecipe) -> ConstructedPair:
+        if recipe not in built:
+            folder = tmp_path_factory.mktemp("pair")
+            built[recipe] = folder, build(folder, recipe)
+        return built[recipe]
+
+    return make
