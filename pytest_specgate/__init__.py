@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .gates.base import Gate, Verdict
     from .measure.blocks import Blocks
     from .measure.evidence import Evidence, Trial
-    from .replay import replay
+    from .saved_case import replay
 
 _HOME = {
     "Blocks": "measure.blocks",
@@ -38,7 +38,7 @@ _HOME = {
     "Prompt": "config.plan",
     "Trial": "measure.evidence",
     "Verdict": "gates.base",
-    "replay": "replay",
+    "replay": "saved_case",
 }
 
 __all__ = [

@@ -16,10 +16,10 @@ from .items import GateItem
 from .measure.evidence import Evidence
 from .measure.store import Campaign, Store
 from .registry import Registry
-from .replay import save_case
 from .report.junit import properties
 from .report.session_report import MeasuredPair
 from .report.terminal import explanation
+from .saved_case import save_case
 
 _WORST_FIRST = ("failed", "inconclusive", "skipped", "passed")
 

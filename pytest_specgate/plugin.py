@@ -56,6 +56,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
             parser.addini(f"specgate_{name.replace('-', '_')}", text, default=None)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> int | pytest.ExitCode | None:
+    """Start again where pytest took a model directory for a test path, and so the wrong root."""
+    called = config.invocation_params
+    if not any(arg[:7] == "--spec-" for arg in called.args):
+        return None
+    from .early import joined
+
+    args = joined(called.args, called.dir)
+    return None if args == list(called.args) else pytest.main(args, called.plugins)
+
+
 def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     from . import hookspecs
 
@@ -77,9 +89,16 @@ def _asked_for(config: pytest.Config) -> bool:
     """Any option, ini key or named gates file. Cheap: every session runs this."""
     return (
         any(value is not None for name, value in vars(config.option).items() if name[:5] == "spec_")
-        or any(name[:9] == "specgate_" for name in config.inicfg)
+        or any(_in_ini(config, name) for name, _, _ in _OPTIONS if name not in _COMMAND_LINE_ONLY)
         or any("gates.y" in arg for arg in config.args)
     )
+
+
+def _in_ini(config: pytest.Config, name: str) -> bool:
+    try:
+        return config.getini(f"specgate_{name.replace('-', '_')}") is not None
+    except (TypeError, pytest.UsageError):  # of a wrong type: said when it is read
+        return True
 
 
 def _start(config: pytest.Config) -> SpecSession:

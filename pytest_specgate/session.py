@@ -24,10 +24,10 @@ from .measure.evidence import Comparison, Evidence
 from .measure.store import Store
 from .prompts import builtin
 from .registry import Registry
-from .replay import read_case
 from .report.progress import Progress
 from .report.session_report import SessionReport, session_status
 from .report.terminal import summary_lines
+from .saved_case import read_case
 
 _GATES_NAMES = ("gates.yaml", "gates.yml")
 _NO_PAIR = "no pair was given: use --spec-target and --spec-draft, or --spec-demo"

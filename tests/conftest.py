@@ -15,7 +15,9 @@ ConstructedPair = tuple[Path, Oracle]
 
 
 @pytest.fixture(scope="session")
-def constructed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[PairRecipe], ConstructedPair]:
+def constructed(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[PairRecipe], ConstructedPair]:
     """recipe -> (folder with ``target`` and ``draft``, oracle); each recipe is built once."""
     built: dict[PairRecipe, ConstructedPair] = {}
 

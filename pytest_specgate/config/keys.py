@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .plan import MAX_DRAFT_TOKENS
+from .plan import MAX_DRAFT_TOKENS, MOST_ROUNDS
 from .spec import Invalid, Spec, found, integer, integers, mapping, number, optional, text, texts
 
 VERSION = 1
@@ -43,8 +43,8 @@ SECTIONS: Mapping[str, Mapping[str, Spec]] = {
     "prompts": {"builtin": text(), "file": text(), "kinds": texts()},
     "measure": {
         "warmup": integer(1, 10, why_least="the warm-up pass is the parity pass"),
-        "min_rounds": integer(1, 1000),
-        "max_rounds": integer(1, 1000),
+        "min_rounds": integer(1, MOST_ROUNDS),
+        "max_rounds": integer(1, MOST_ROUNDS),
     },
 }
 

@@ -11,6 +11,7 @@ from typing import Any
 from .spec import Invalid
 
 MAX_DRAFT_TOKENS = 16
+MOST_ROUNDS = 1000
 _HUB_ID = re.compile(r"(?!.*(?:--|\.\.))[A-Za-z0-9][\w.\-]*/[A-Za-z0-9][\w.\-]*")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..config.plan import MOST_ROUNDS
 from ..config.spec import number, one_of
 from ..stats import LEAST_ROUNDS, decide_speedup, median_speedup, rounds_needed
 from .base import BaseGate, Verdict, nothing_to_judge
@@ -103,11 +104,16 @@ def _undecided(ratios: list[list[float]], margin: float) -> dict[str, Any]:
             "reason": f"{count(rounds, 'round')} cannot decide: it takes {LEAST_ROUNDS}",
             "advice": (f"Run again with --spec-rounds {LEAST_ROUNDS}:12",),
         }
+    more = max(needed, rounds + 1)
+    advice = f"About {more} rounds would decide: --spec-rounds {LEAST_ROUNDS}:{more}; a quieter "
+    advice += "machine needs fewer."
+    if more > MOST_ROUNDS:
+        advice = (
+            f"Not even {MOST_ROUNDS} rounds would decide: give more prompts or longer outputs, a "
+            "quieter machine, or a limit further from what is observed."
+        )
     return {
         "reason": f"undecided after {count(rounds, 'round')}: the noise (CV {variation:.1%}) is "
         "too large for so close a limit",
-        "advice": (
-            f"About {max(needed, rounds + 1)} rounds would decide: --spec-rounds "
-            f"{LEAST_ROUNDS}:{max(needed, rounds + 1)}; a quieter machine needs fewer.",
-        ),
+        "advice": (advice,),
     }

@@ -204,18 +204,18 @@ def broken_invariant(
     seen = blocks_from_calls(calls, prompt_tokens)
     if len(seen) != len(blocks.blocks):
         return (
-            f"the output's flags make {len(blocks.blocks)} blocks of k = {num_draft_tokens}, "
-            f"the model calls {len(seen)}"
+            f"the flags make {len(blocks.blocks)} blocks (k = {num_draft_tokens}), the model "
+            f"calls {len(seen)}"
         )
     for number, (block, call) in enumerate(zip(blocks.blocks, seen, strict=True), start=1):
         if not block.proposed == call.proposed == call.draft_calls:
             return (
-                f"block {number} should propose {block.proposed} tokens, the draft was called "
-                f"{call.draft_calls} times and the target checked {call.proposed}"
+                f"block {number}: {block.proposed} to propose, {call.draft_calls} draft calls, "
+                f"{call.proposed} checked by the target"
             )
         if call.accepted is not None and call.accepted != block.accepted:
             return (
-                f"block {number} accepted {block.accepted} tokens, but the target's cache moved on "
-                f"by {call.accepted + 1} instead of {block.accepted + 1}: it was not rewound"
+                f"block {number}: {block.accepted} accepted, but the target's cache moved on by "
+                f"{call.accepted + 1} (not rewound)"
             )
     return None

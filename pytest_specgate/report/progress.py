@@ -105,7 +105,7 @@ class Progress:
         now = time.monotonic()
         if not self._lines or not self._lines_left or now < self._next_line:
             return
-        if self._remaining is None:
+        if self._remaining is None or self._remaining < 1:
             return
         self._lines_left -= 1
         self._next_line = now + _LINE_EVERY_S

