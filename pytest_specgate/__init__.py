@@ -19,22 +19,41 @@ spec_acceptance = pytest.mark.spec_acceptance
 spec_inputs = pytest.mark.spec_inputs
 
 if TYPE_CHECKING:
-    from .config.plan import Decoding, Prompt
-    from .engines.base import Engine, EngineError, Generation, Pair
-    from .gates.base import Gate, Verdict
+    from .config.plan import Decoding, Inputs, ModelRef, Prompt
+    from .engines.base import (
+        Call,
+        Engine,
+        EngineError,
+        EngineInfo,
+        Generation,
+        ModelInfo,
+        Pair,
+        PairInfo,
+    )
+    from .gates.base import BaseGate, Gate, Verdict
     from .measure.blocks import Blocks
-    from .measure.evidence import Evidence, Trial
+    from .measure.evidence import CaseEvidence, Comparison, Evidence, Parity, Trial
     from .saved_case import replay
 
 _HOME = {
+    "BaseGate": "gates.base",
     "Blocks": "measure.blocks",
+    "Call": "engines.base",
+    "CaseEvidence": "measure.evidence",
+    "Comparison": "measure.evidence",
     "Decoding": "config.plan",
     "Engine": "engines.base",
     "EngineError": "engines.base",
+    "EngineInfo": "engines.base",
     "Evidence": "measure.evidence",
     "Gate": "gates.base",
     "Generation": "engines.base",
+    "Inputs": "config.plan",
+    "ModelInfo": "engines.base",
+    "ModelRef": "config.plan",
     "Pair": "engines.base",
+    "PairInfo": "engines.base",
+    "Parity": "measure.evidence",
     "Prompt": "config.plan",
     "Trial": "measure.evidence",
     "Verdict": "gates.base",
@@ -42,14 +61,24 @@ _HOME = {
 }
 
 __all__ = [
+    "BaseGate",
     "Blocks",
+    "Call",
+    "CaseEvidence",
+    "Comparison",
     "Decoding",
     "Engine",
     "EngineError",
+    "EngineInfo",
     "Evidence",
     "Gate",
     "Generation",
+    "Inputs",
+    "ModelInfo",
+    "ModelRef",
     "Pair",
+    "PairInfo",
+    "Parity",
     "Prompt",
     "Trial",
     "Verdict",

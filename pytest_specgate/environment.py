@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,6 +11,14 @@ import pytest
 from . import __version__
 from .engines.base import EngineInfo
 from .measure.machine import distributions, machine_facts, swap_used_bytes
+
+
+def plain_json(value: Any) -> Any:
+    """The value as JSON can hold it; what it cannot hold becomes text."""
+    try:
+        return json.loads(json.dumps(value, default=str, allow_nan=False))
+    except (ValueError, RecursionError):
+        return repr(value)
 
 
 def environment(engine: EngineInfo | None) -> dict[str, Any]:

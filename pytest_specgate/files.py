@@ -12,11 +12,17 @@ from pathlib import Path
 def write_whole(path: Path, text: str) -> None:
     """Write UTF-8 text: to a temporary file beside it, synced to disk, then renamed into place.
 
+    A link is followed; what is no ordinary file (a pipe, ``/dev/stdout``) is written to as it is.
+
     Raises:
         OSError: nothing is left behind then.
     """
+    path = path.resolve() if path.is_symlink() else path
+    if path.exists() and not path.is_file() and not path.is_dir():
+        path.write_text(text, encoding="utf-8")
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+    handle, name = tempfile.mkstemp(prefix=".specgate-", suffix=".part", dir=path.parent)
     temporary = Path(name)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -39,6 +45,7 @@ def _umask() -> int:
 def file_stem(name: str) -> str:
     """A file name for any id: plain ids as they are, others made plain and told apart by a hash."""
     plain = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-")[:80]
-    if plain == name:
+    if plain and plain == name.lower():  # file systems that fold case would mix up A and a
         return plain
-    return f"{plain or 'prompt'}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{plain or 'prompt'}-{digest}"

@@ -36,17 +36,21 @@ def pytest_specgate_prompts(name: str) -> Sequence[Prompt] | None:
 
 
 @pytest.hookspec
-def pytest_specgate_trial_finished(trial: Trial, prompt: Prompt, arm: str) -> None:
+def pytest_specgate_trial_finished(
+    trial: Trial, prompt: Prompt, arm: str, config: pytest.Config
+) -> None:
     """A timed trial is over; called between trials, so that it costs none of them."""
 
 
 @pytest.hookspec
-def pytest_specgate_verdict(verdict: Verdict) -> None:
+def pytest_specgate_verdict(verdict: Verdict, config: pytest.Config) -> None:
     """A gate has judged."""
 
 
 @pytest.hookspec
-def pytest_specgate_environment(environment: MutableMapping[str, Any]) -> None:
+def pytest_specgate_environment(
+    environment: MutableMapping[str, Any], config: pytest.Config
+) -> None:
     """Add facts to the recorded environment, in place; values must be plain JSON."""
 
 

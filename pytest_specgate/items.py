@@ -80,7 +80,7 @@ class GateItem(pytest.Item):
         return self.parent.spec
 
     def setup(self) -> None:
-        """Skip, or fail where a pair is required, when there is none."""
+        """Fail where a pair is required and there is none."""
         self.spec.need_pair(self)
 
     def runtest(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from .config.plan import GateConfig, Inputs, Measure
-from .environment import environment
+from .environment import environment, plain_json
 from .gates.base import Gate, Verdict
 from .items import GateItem
 from .measure.evidence import Evidence
@@ -98,7 +98,11 @@ class Judge:
 
         def wants(_: Evidence) -> bool:
             return any(
-                peer.wants_rounds(campaign.evidence(other.inputs), other.config_of_gate.options)
+                peer.wants_rounds(
+                    campaign.evidence(other.inputs),
+                    other.config_of_gate.options,
+                    other.plan.measure.max_rounds,
+                )
                 for peer, other in peers
                 if peer.needs == "rounds"
             )
@@ -121,7 +125,7 @@ class Judge:
                 def wants(
                     evidence: Evidence, gate: Gate = gate, config: GateConfig = config
                 ) -> bool:
-                    return gate.wants_rounds(evidence, config.options)
+                    return gate.wants_rounds(evidence, config.options, measure.max_rounds)
 
                 evidence = self.measure(part, measure, gate, wants)
                 verdict = gate.judge(evidence, config.options, subject)
@@ -141,14 +145,16 @@ class Judge:
         """The recorded environment, gathered once."""
         if self._environment is None:
             facts = environment(self._store.engine_info)
-            self._config.hook.pytest_specgate_environment(environment=facts)
-            self._environment = facts
+            hook = self._config.hook
+            hook.pytest_specgate_environment(environment=facts, config=self._config)
+            self._environment = {name: plain_json(value) for name, value in facts.items()}
         return self._environment
 
     def _record(self, item: pytest.Item, verdict: Verdict, inputs: Inputs) -> Verdict:
         """Keep a verdict, save a failing case, set the item's properties, tell the hook."""
         if verdict.status == "failed" and verdict.gate == "parity":
             verdict = self._save_failure(verdict, inputs)
+        verdict = replace(verdict, item=item.nodeid)
         self._verdicts[item.nodeid, verdict.gate, verdict.subject] = verdict
         if isinstance(item, GateItem):
             item.user_properties.extend(properties(verdict))
@@ -159,7 +165,7 @@ class Judge:
             status = min(statuses, key=_WORST_FIRST.index)
             others = [entry for entry in item.user_properties if entry[0] != "specgate_status"]
             item.user_properties[:] = [*others, ("specgate_status", status)]
-        self._config.hook.pytest_specgate_verdict(verdict=verdict)
+        self._config.hook.pytest_specgate_verdict(verdict=verdict, config=self._config)
         return verdict
 
     def _save_failure(self, verdict: Verdict, inputs: Inputs) -> Verdict:

@@ -142,8 +142,12 @@ def _uses_spec(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if session := config.stash.get(SESSION, None):
-        session.order(items)
+    session = config.stash.get(SESSION, None)
+    if session or any(_uses_spec(item) for item in items):
+        from .config.spec import usage_errors
+
+        with usage_errors():
+            (session or _session(config)).order(items, _uses_spec)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -175,6 +179,18 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     return result
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.skipped and ("specgate_status", "inconclusive") in item.user_properties:
+        path, line, _ = item.reportinfo()
+        assert isinstance(report.longrepr, tuple)
+        report.longrepr = (str(path), (line or 0) + 1, report.longrepr[2])
+    return report
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_report_teststatus(
     report: pytest.CollectReport | pytest.TestReport,
@@ -191,8 +207,7 @@ def pytest_report_teststatus(
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     spec = session.config.stash.get(SESSION, None)
-    interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
-    if spec and not spec.finish(interrupted=interrupted) and exitstatus == pytest.ExitCode.OK:
+    if spec and not spec.finish(exitstatus) and exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .config.layers import DECODING_FIELDS, Key, Layer, Setting, checked
-from .config.plan import Inputs, Prompt
-from .config.spec import ConfigError, found
+from .config.plan import Inputs
+from .config.prompt_file import prompt_of
+from .config.spec import ConfigError, Invalid, found, text
 from .config.yaml_file import read_utf8
 from .files import file_stem, write_whole
 
@@ -64,7 +65,7 @@ def save_case(
         "environment": dict(environment),
     }
     path = directory / f"{file_stem(case.prompt.id)}.json"
-    write_whole(path, json.dumps(document, indent=1, ensure_ascii=True) + "\n")
+    write_whole(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
     return path
 
 
@@ -80,24 +81,34 @@ def read_case(path: Path) -> tuple[Layer, str]:
         raise ConfigError(f"{path}: not a saved case: not JSON: {error}") from None
     schema = document.get("schema") if isinstance(document, dict) else None
     if schema != SCHEMA:
-        raise ConfigError(f"{path}: not a saved case: schema must be {SCHEMA!r}, {found(schema)}")
-    layer: dict[Key, Setting] = {}
-    try:
-        pair, decoding, prompt = (dict(document[key]) for key in ("pair", "decoding", "prompt"))
-        settings = [("pair", name, pair[name]) for name in ("target", "draft")]
-        settings += [("decoding", name, value) for name, value in decoding.items()]
-        for section, key, value in settings:
-            layer[section, key] = checked(section, key, value, str(path), path.parent)
-        saved = Prompt(
-            str(prompt["id"]), str(prompt["prompt"]), str(prompt["kind"]), decoding["max_tokens"]
-        )
-        engine = str(document["engine"])
-    except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(
-            f"{path}: not a whole saved case: {error!s} is missing or wrong"
-        ) from None
+            f"{path}: not a saved case: schema must be {SCHEMA!r}, found {found(schema)}"
+        )
+    layer: dict[Key, Setting] = {}
+    for section, names in (
+        ("pair", ("target", "draft")),
+        ("decoding", ("num_draft_tokens", *DECODING_FIELDS, "chat_template_args")),
+    ):
+        for name in names:
+            value = _part(document, path, section, name)
+            layer[section, name] = checked(section, name, value, str(path), path.parent)
+            if section == "pair" and value is None:
+                raise ConfigError(f"{path}: pair.{name} must be text, found {found(value)}")
+    entry = {name: _part(document, path, "prompt", name) for name in ("id", "prompt", "kind")}
+    try:
+        saved = prompt_of({**entry, "max_tokens": layer["decoding", "max_tokens"].value})
+        engine = text()(document.get("engine"))
+    except Invalid as error:
+        raise ConfigError(f"{path}: not a whole saved case: {error}") from None
     layer["prompts", "set"] = Setting((saved,), str(path), path.parent)
     return layer, engine
+
+
+def _part(document: dict[str, Any], path: Path, section: str, name: str) -> Any:
+    part = document.get(section)
+    if not isinstance(part, dict) or name not in part:
+        raise ConfigError(f"{path}: not a whole saved case: {section}.{name} is missing")
+    return part[name]
 
 
 def replay(path: Path | str) -> Evidence:

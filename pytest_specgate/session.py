@@ -50,7 +50,6 @@ class SpecSession:
         self.registry = Registry.gather(config)
         self._options = read_options(config, self.registry.reports)
         self.registry.check_engine(self._options.engine, self._options.engine_origin)
-        self._check_parallel()
         self._demo = demo.demo_directory(config) if self._options.demo else None
         pair = demo.demo_pair(self._demo) if self._demo else None
         self._builder = Builder(self._options, self.registry.gates, self._prompt_set, pair)
@@ -66,6 +65,10 @@ class SpecSession:
             self._plan_replay(self._options.replay)
         else:
             self._plan_gates()
+        if not self._plans:
+            self._builder.inputs({}, {})  # wrong options are told also where nothing is gated
+        if any(plan.inputs.has_pair for plan in self._plans.values()):
+            self._check_parallel("specgate")
 
     # -- plans ---------------------------------------------------------------------------------
 
@@ -79,7 +82,7 @@ class SpecSession:
         if active is None:
             return
         for path in {*named, active}:
-            self._plans[path] = self._builder.plan(path)
+            self._plans[path] = self._builder.plan(path, builtin=path == self._default_file)
         self._base = self._plans[active]
         if self._no_paths and self._options.demo:
             self._config.args[:] = [str(active)]
@@ -99,11 +102,11 @@ class SpecSession:
         else:
             self._config.args.append(str(path))
 
-    def _check_parallel(self) -> None:
+    def _check_parallel(self, origin: str) -> None:
         workers = getattr(self._config.option, "numprocesses", None)
-        if (workers or hasattr(self._config, "workerinput")) and self._options.names_pair:
+        if workers or hasattr(self._config, "workerinput"):
             raise ConfigError(
-                "specgate measures time and memory, which workers side by side would spoil: "
+                f"{origin}: time and memory are measured, which workers side by side would spoil: "
                 "run the gates without -n (or with -n 0)"
             )
 
@@ -113,7 +116,7 @@ class SpecSession:
 
     def _prepare(self, inputs: Inputs) -> None:
         if self._demo and inputs.target == demo.demo_pair(self._demo)[0]:
-            demo.build_missing(self._demo)
+            demo.build_missing(self._demo, self._config)
 
     def _named_gates_files(self) -> list[Path]:
         """Gates files that stand on the command line themselves."""
@@ -167,6 +170,8 @@ class SpecSession:
         inputs, measure = self._builder.inputs(layer, self._base.settings if self._base else {})
         configs = gate_configs(item, self.registry.gates, base_options(self._base))
         self._builder.check(configs, inputs)
+        if inputs.has_pair:
+            self._check_parallel(item_origin(item, "specgate"))
         item.stash[_INPUTS] = (inputs, measure)
         item.stash[_GATES] = configs
 
@@ -177,12 +182,22 @@ class SpecSession:
             self._resolve(item)
         return item.stash[_INPUTS]
 
-    def order(self, items: list[pytest.Item]) -> None:
-        """Drop gate items collected twice, by a folder and by their own path."""
+    def order(self, items: list[pytest.Item], uses_spec: Callable[[pytest.Item], bool]) -> None:
+        """Drop gate items collected twice, by a folder and by their own path; skip without a pair.
+
+        Raises:
+            ConfigError: what a test would measure cannot be told.
+        """
+        for item in items:
+            measures = isinstance(item, GateItem) or uses_spec(item)
+            if measures and not self._options.require and not self._measures(item)[0].has_pair:
+                item.add_marker(pytest.mark.skip(reason=_NO_PAIR))
         gate_items = {item.nodeid: item for item in reversed(items) if isinstance(item, GateItem)}
         items[:] = [item for item in items if gate_items.get(item.nodeid, item) is item]
 
-    def register(self, items: Iterable[pytest.Item], uses_spec: Callable[..., bool]) -> None:
+    def register(
+        self, items: Iterable[pytest.Item], uses_spec: Callable[[pytest.Item], bool]
+    ) -> None:
         """Tell the judge all that will be asked for.
 
         Raises:
@@ -220,12 +235,9 @@ class SpecSession:
     # -- items and fixtures ----------------------------------------------------------------------
 
     def need_pair(self, item: pytest.Item) -> None:
-        """Skip a test that needs a pair when there is none; with --spec-require, fail it."""
-        if self._measures(item)[0].has_pair:
-            return
-        if self._options.require:
+        """With --spec-require, fail a test that has no pair; otherwise it was skipped before."""
+        if not self._measures(item)[0].has_pair:
             pytest.fail(f"{_NO_PAIR} (--spec-require)", pytrace=False)
-        pytest.skip(_NO_PAIR)
 
     def judge_markers(self, item: pytest.Item) -> list[Verdict]:
         """Judge the gate markers of a test before its body runs."""
@@ -302,10 +314,11 @@ class SpecSession:
 
     # -- report ----------------------------------------------------------------------------------
 
-    def finish(self, *, interrupted: bool) -> bool:
+    def finish(self, exitstatus: int) -> bool:
         """Assemble the report and write what was asked for; False when a file was not written."""
-        if self._config.option.collectonly:
+        if self._config.option.collectonly or exitstatus == pytest.ExitCode.USAGE_ERROR:
             return True
+        interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
         verdicts, measured = self.judge.verdicts, self.judge.measured()
         if not (verdicts or measured or self._options.reports):
             return True

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from statistics import median, stdev
 from typing import Literal
 
@@ -43,8 +42,13 @@ class Estimate:
 
 def prompt_spread(values: Sequence[float]) -> float:
     """Standard deviation of one prompt's rounds from the median difference of pairs of rounds."""
-    differences = [abs(a - b) for a, b in combinations(values, 2)]
-    return median(differences) / _MEDIAN_DIFFERENCE if differences else 0.0
+    import numpy as np
+
+    if len(values) < 2:
+        return 0.0
+    array = np.asarray(values, dtype=float)
+    first, second = np.triu_indices(len(values), k=1)
+    return float(np.median(np.abs(array[first] - array[second]))) / _MEDIAN_DIFFERENCE
 
 
 def median_speedup(ratios: Sequence[Sequence[float]]) -> Estimate:
@@ -100,8 +104,9 @@ def decide_speedup(ratios: Sequence[Sequence[float]], least: float, margin: floa
 
 
 def rounds_needed(ratios: Sequence[Sequence[float]], margin: float) -> tuple[float, int]:
-    """(coefficient of variation of a paired ratio, rounds that would likely decide).
+    """(coefficient of variation of a single trial, rounds that would likely decide).
 
+    A paired ratio varies by sqrt(2) times as much. The rounds are
     (9.4 * CV / ln(1 + margin))^2 / J, from the rule's thresholds.
     """
     spreads = [prompt_spread([math.log(ratio) for ratio in row]) for row in ratios]
@@ -205,7 +210,9 @@ def p95_bounds(seconds: Sequence[float], confidence: float = 0.95) -> tuple[floa
     ordered, count = sorted(seconds), len(seconds)
     at_most, total = [], 0.0
     for below in range(count + 1):
-        total += math.comb(count, below) * 0.95**below * 0.05 ** (count - below)
+        # by logarithms: the binomial coefficient of a thousand trials is no float
+        log_ways = math.lgamma(count + 1) - math.lgamma(below + 1) - math.lgamma(count - below + 1)
+        total += math.exp(log_ways + below * math.log(0.95) + (count - below) * math.log(0.05))
         at_most.append(total)
     # x_(i) <= p95 unless fewer than i trials lie under it; x_(i) >= p95 unless i or more do
     lower = [x for i, x in enumerate(ordered, 1) if 1 - at_most[i - 1] >= confidence]

@@ -30,9 +30,10 @@ def test_one_prompt_by_hand(spec_compare: Callable[..., Any]) -> None:
 
 
 @spec_parity
-@spec_inputs(prompts="prompts.jsonl", kinds=["python", "json"], num_draft_tokens=[1, 3, 5])
+@spec_inputs(prompts="prompts.jsonl", kinds=["python", "json"])
 def test_structured_output(spec_evidence: Evidence, spec_prompts: tuple[Prompt, ...]) -> None:
-    """The kinds that a parser reads, with fewer and with more draft tokens, and untimed."""
+    """The kinds that a parser reads, untimed: exact, and the draft is of some use to each."""
     assert len(spec_evidence.cases) == len(spec_prompts)
     for case in spec_evidence.cases:
-        assert {arm.num_draft_tokens for arm in case.speculative} == {1, 3, 5}
+        for arm in case.speculative:
+            assert any(arm.generation.from_draft), f"no token of {case.prompt.id} came from it"

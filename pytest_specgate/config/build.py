@@ -74,16 +74,23 @@ class Builder:
                 )
         return inputs, measure
 
-    def plan(self, path: Path) -> Plan:
+    def plan(self, path: Path, *, builtin: bool = False) -> Plan:
         """The plan of one gates file.
+
+        Args:
+            path: of the file.
+            builtin: it is the package's own; its settings are the defaults, below the ini file.
 
         Raises:
             ConfigError: names file, line and key.
         """
         layer, gates = read_gates_file(path, self.gates)
+        if builtin:
+            layer = {}
         inputs, measure = self.inputs({}, layer)
         if gates is None:
-            origin = f"{path}"
+            warm = layer.get(("decoding", "temperature"))  # all that a default gate may refuse
+            origin = warm.origin if warm else str(path)
             gates = tuple(
                 GateConfig(name, dict(gate.defaults), origin)
                 for name, gate in self.gates.items()

@@ -27,7 +27,7 @@ def default_gates_file() -> Path:
 
 
 def gate_options(
-    gate: Gate, given: Mapping[str, Any], origin: str, called: str, base: Mapping[str, Any]
+    gate: Gate, given: Mapping[str, Any], origin: str, base: Mapping[str, Any]
 ) -> dict[str, Any]:
     """All options of a gate: the given ones checked, the rest from base, then from its defaults.
 
@@ -38,13 +38,13 @@ def gate_options(
     for key, value in given.items():
         if key not in gate.options:
             raise ConfigError(
-                f"{origin}: {called!r} has no option {key!r}{nearest(key, gate.options)} "
+                f"{origin}: {gate.name!r} has no option {key!r}{nearest(key, gate.options)} "
                 f"(allowed: {', '.join(gate.options)})"
             )
         try:
             options[key] = gate.options[key](value)
         except Invalid as error:
-            raise ConfigError(f"{origin}: {called}.{key} {error}") from None
+            raise ConfigError(f"{origin}: {gate.name}.{key} {error}") from None
     return options
 
 
@@ -60,6 +60,7 @@ def read_gates_file(
     if root is None:
         raise ConfigError(f"{path}: the file is empty; {_MINIMAL}")
     if not root.is_mapping:
+        root.value()  # a tag that is not allowed has its own message
         raise root.error(f"the file must be a mapping of keys to values; {_MINIMAL}")
     entries: dict[str, Located] = {}
     for name, key, value in root.items():
@@ -81,7 +82,10 @@ def read_gates_file(
                     f"{section!r} has no key {name!r}{nearest(name, specs)} "
                     f"(allowed: {', '.join(specs)})"
                 )
-            layer[section, name] = checked(section, name, value.value(), value.origin, path.parent)
+            plain = value.value()
+            setting = checked(section, name, plain, value.origin, path.parent)
+            if plain is not None:  # null sets nothing: a place below may
+                layer[section, name] = setting
     if ("prompts", "builtin") in layer and ("prompts", "file") in layer:
         raise layer["prompts", "file"].error("give prompts.builtin or prompts.file, not both")
     if "gates" not in entries:
@@ -94,9 +98,9 @@ def _check_version(value: Located) -> None:
     if isinstance(version, bool) or not isinstance(version, int):
         raise value.error(f"version must be {VERSION}, found {found(version)}")
     if version > VERSION:
-        raise value.error(f"version {version} is newer than this plugin knows ({VERSION})")
+        raise value.error(f"version {found(version)} is newer than this plugin knows ({VERSION})")
     if version < VERSION:
-        raise value.error(f"version must be {VERSION}, found {version}")
+        raise value.error(f"version must be {VERSION}, found {found(version)}")
 
 
 def _section(place: Located, name: str) -> list[tuple[str, Located, Located]]:
@@ -117,9 +121,7 @@ def _gates(place: Located, gates: Mapping[str, Gate]) -> tuple[GateConfig, ...]:
                 f"gates.{name} must be a mapping of options (or {{}}), found {found(value.value())}"
             )
         for option, option_key, option_value in value.items() if value.is_mapping else ():
-            options = gate_options(
-                gate, {option: option_value.value()}, option_key.origin, name, options
-            )
+            options = gate_options(gate, {option: option_value.value()}, option_key.origin, options)
         configs.append(GateConfig(name, options, key.origin))
     if not configs:
         raise place.error(f"gates is empty: nothing would be judged (allowed: {', '.join(gates)})")

@@ -16,15 +16,15 @@ MAX_TOKENS = integer(
 )
 
 
-def _kv_bits() -> Spec:
-    allowed = (2, 3, 4, 5, 6, 8)
+def _one_number_of(*allowed: int) -> Spec:
+    words = ", ".join(map(str, allowed))
 
     def check(value: object) -> object:
-        if isinstance(value, bool) or value not in allowed:
-            raise Invalid(f"must be a number of bits, found {found(value)}")
+        if not isinstance(value, int) or isinstance(value, bool) or value not in allowed:
+            raise Invalid(f"must be one of {words}, found {found(value)}")
         return value
 
-    return optional(Spec(check, ", ".join(map(str, allowed))))
+    return Spec(check, words)
 
 
 SECTIONS: Mapping[str, Mapping[str, Spec]] = {
@@ -35,8 +35,8 @@ SECTIONS: Mapping[str, Mapping[str, Spec]] = {
         "temperature": number(least=0),
         "seed": integer(0, 2**63 - 1),
         "prefill_step_size": integer(1),
-        "kv_bits": _kv_bits(),
-        "kv_group_size": integer(16),
+        "kv_bits": optional(_one_number_of(2, 3, 4, 5, 6, 8)),
+        "kv_group_size": _one_number_of(32, 64, 128),
         "quantized_kv_start": integer(0),
         "chat_template_args": mapping(),
     },

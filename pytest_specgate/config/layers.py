@@ -13,7 +13,7 @@ from typing import Any
 from .keys import SECTIONS
 from .plan import Decoding, Inputs, Measure, ModelRef, Prompt
 from .prompt_file import read_prompts
-from .spec import ConfigError, Invalid, nearest
+from .spec import ConfigError, Invalid, nearest, path_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +84,17 @@ def _model(layers: Layers, role: str) -> ModelRef | None:
         raise setting.error(f"{role}: {error}") from None
 
 
+def _path(setting: Setting, text: str) -> Path:
+    try:
+        return path_of(text, setting.base)
+    except Invalid as error:
+        raise setting.error(f"prompts: {error}") from None
+
+
 def _named_prompts(setting: Setting, name: str, source: PromptSource) -> tuple[Prompt, ...]:
     prompts = source(name)
     if prompts is None:
-        path = setting.base / Path(name).expanduser()
+        path = _path(setting, name)
         if not path.is_file():
             raise setting.error(
                 f"prompt set {name!r} not found: no built-in set of that name "
@@ -98,8 +105,11 @@ def _named_prompts(setting: Setting, name: str, source: PromptSource) -> tuple[P
 
 
 def _prompts(layers: Layers, source: PromptSource) -> tuple[Prompt, ...]:
-    """The prompts of the first layer that names some, cut to the kinds of that layer or above."""
-    kinds: Setting | None = None
+    """The prompts of the first layer that names some, cut to the wanted kinds.
+
+    A marker's kinds hold for any set; those of a file or ini key for the set named there or below.
+    """
+    kinds: Setting | None = layers.marker.get(("prompts", "kinds"))
     prompts: tuple[Prompt, ...] | None = None
     where: Setting | None = None
     for layer in (layers.command_line, layers.marker, layers.file, layers.ini):
@@ -115,11 +125,12 @@ def _prompts(layers: Layers, source: PromptSource) -> tuple[Prompt, ...]:
             if found is None:
                 raise builtin.error(
                     f"prompts.builtin: no set named {builtin.value!r}"
-                    f"{nearest(builtin.value, ('core', 'smoke'))} (allowed: core, smoke)"
+                    f"{nearest(builtin.value, ('core', 'smoke'))} "
+                    "(allowed: core, smoke, or a set that a plugin offers)"
                 )
             prompts = tuple(found)
         elif (file := layer.get(("prompts", "file"))) is not None:
-            where, path = file, file.base / Path(file.value).expanduser()
+            where, path = file, _path(file, file.value)
             if not path.is_file():
                 raise file.error(f"prompts.file: {file.value} not found (looked for {path})")
             prompts = read_prompts(path)

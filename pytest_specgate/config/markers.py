@@ -13,6 +13,7 @@ from .gates_file import gate_options
 from .keys import MARKER_INPUTS, SECTIONS
 from .layers import Key, Layer, Setting
 from .plan import GateConfig, Prompt
+from .prompt_file import is_unicode
 from .spec import ConfigError, Invalid, found, nearest
 
 INPUTS = "spec_inputs"
@@ -35,7 +36,7 @@ def gate_markers(item: pytest.Item, gates: Mapping[str, Gate]) -> dict[str, pyte
 def _keywords(mark: pytest.Mark, origin: str, allowed: tuple[str, ...]) -> dict[str, Any]:
     if mark.args:
         raise ConfigError(
-            f"{origin} takes no positional argument, found {mark.args[0]!r} "
+            f"{origin} takes no positional argument, found {found(mark.args[0])} "
             f"(allowed: {', '.join(f'{name}=' for name in allowed)})"
         )
     for name in mark.kwargs:
@@ -65,7 +66,7 @@ def gate_configs(
         origin = item_origin(item, f"spec_{name}")
         gate = gates[name]
         given = _keywords(mark, origin, tuple(gate.options))
-        options = gate_options(gate, given, origin, f"spec_{name}", base.get(name, {}))
+        options = gate_options(gate, given, origin, base.get(name, {}))
         configs.append(GateConfig(name, options, origin))
     return tuple(configs)
 
@@ -79,7 +80,8 @@ def _prompts(value: Any) -> str | tuple[Prompt, ...]:
             for i, p in enumerate(value, 1)
             if isinstance(p, Prompt) or (isinstance(p, str) and p)
         ]
-        if len(prompts) == len(value) and len({p.id for p in prompts}) == len(prompts):
+        whole = all(p.text and is_unicode(p.text) and is_unicode(p.id) for p in prompts)
+        if whole and len(prompts) == len(value) and len({p.id for p in prompts}) == len(prompts):
             return tuple(prompts)
     raise Invalid(
         f"must be core, smoke, a prompt file, or a list of texts or of Prompts with different ids; "

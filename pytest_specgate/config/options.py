@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ import pytest
 
 from .keys import MAX_TOKENS
 from .layers import Key, Layer, Setting, checked
-from .spec import ConfigError, Invalid, found, nearest
+from .spec import ConfigError, Invalid, found, nearest, path_of, unique_keys
 
 Parsed = dict[Key, Any]
 
@@ -80,7 +81,9 @@ def _rounds(text: str) -> Parsed:
 
 def _template_args(text: str) -> Parsed:
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=unique_keys)
+    except Invalid:
+        raise
     except (ValueError, RecursionError) as error:
         raise Invalid(
             f'must be a JSON object such as {{"enable_thinking": false}}: {error}'
@@ -142,13 +145,13 @@ _TRUTH = {"1": True, "true": True, "yes": True, "on": True}
 _TRUTH |= {"0": False, "false": False, "no": False, "off": False}
 
 
-def _truth(name: str, flag: bool | None, ini: str | None) -> bool:
+def _truth(name: str, flag: bool | None, ini: str | None, ini_place: str) -> bool:
     if flag is not None:
         return flag
     if ini is None:
         return False
     if ini.strip().lower() not in _TRUTH:
-        raise ConfigError(f"specgate_{name} (ini): must be true or false, found {found(ini)}")
+        raise ConfigError(f"{ini_place}specgate_{name}: must be true or false, found {found(ini)}")
     return _TRUTH[ini.strip().lower()]
 
 
@@ -161,17 +164,26 @@ def _report(text: str, kinds: Collection[str], origin: str, base: Path) -> Repor
             f"{origin}: no report of kind {kind!r}{nearest(kind, kinds)} "
             f"(allowed: {', '.join(sorted(kinds))})"
         )
-    target = base / Path(path).expanduser()
+    try:
+        target = path_of(path, base)
+    except Invalid as error:
+        raise ConfigError(f"{origin}: {error}") from None
     if target.is_dir():
         raise ConfigError(f"{origin}: {target} is a directory; name a file")
+    folder = next(parent for parent in target.parents if parent.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK):
+        raise ConfigError(f"{origin}: cannot be written: {folder} is not a folder to write to")
     return ReportRequest(kind, target, origin)
 
 
 def _file(text: str | None, origin: str, base: Path) -> Path | None:
     if text is None:
         return None
-    path = base / Path(text).expanduser()
-    if not path.is_file():
+    try:
+        path = path_of(text, base)
+    except Invalid as error:
+        raise ConfigError(f"{origin}: {error}") from None
+    if not text.strip() or not path.is_file():
         raise ConfigError(f"{origin}: no such file: {path}")
     return path.resolve()
 
@@ -198,29 +210,36 @@ def read_options(config: pytest.Config, report_kinds: Collection[str]) -> Option
         )
     if demo and replay:
         raise ConfigError("--spec-replay names its own pair: leave out --spec-demo")
-    engine, gates = option("engine") or _ini(config, "engine"), option("gates")
-    gates_path = _file(gates, "--spec-gates", here)
+    ini_place = f"{config.inipath}: " if config.inipath else "ini option "
+    engine_ini, report_ini = _ini(config, "engine"), _ini(config, "report")
+    engine = option("engine") if option("engine") is not None else engine_ini
+    gates_path = _file(option("gates"), "--spec-gates", here)
     if gates_path is None:
-        gates_path = _file(_ini(config, "gates"), "specgate_gates", ini_base)
+        gates_path = _file(_ini(config, "gates"), f"{ini_place}specgate_gates", ini_base)
     reports = [
         _report(text, report_kinds, f"--spec-report {text}", here)
         for text in option("report") or ()
     ]
-    if not reports and (text := _ini(config, "report")) is not None:
-        reports = [
-            _report(part, report_kinds, "specgate_report (ini)", ini_base) for part in text.split()
-        ]
+    if not reports and report_ini is not None:
+        origin = f"{ini_place}specgate_report"
+        parts = report_ini.split() or [""]
+        reports = [_report(part, report_kinds, origin, ini_base) for part in parts]
     return Options(
         command_line=_layer(cli_texts, _flag, here),
-        ini=_layer(ini_texts, lambda name: f"{config.inipath}: specgate_{name}", ini_base),
-        engine=engine or "mlx-lm",
-        engine_origin="--spec-engine" if option("engine") else "specgate_engine",
+        ini=_layer(ini_texts, lambda name: f"{ini_place}specgate_{name}", ini_base),
+        engine="mlx-lm" if engine is None else engine,
+        engine_origin=f"{ini_place}specgate_engine"
+        if option("engine") is None
+        else "--spec-engine",
         gates=gates_path,
         replay=replay,
         demo=demo,
-        require=_truth("require", option("require"), _ini(config, "require")),
+        require=_truth("require", option("require"), _ini(config, "require"), ini_place),
         trust_remote_code=_truth(
-            "trust_remote_code", option("trust_remote_code"), _ini(config, "trust_remote_code")
+            "trust_remote_code",
+            option("trust_remote_code"),
+            _ini(config, "trust_remote_code"),
+            ini_place,
         ),
         reports=tuple(reports),
     )

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from .spec import Invalid
+from .spec import Invalid, path_of
 
 MAX_DRAFT_TOKENS = 16
 MOST_ROUNDS = 1000
-_HUB_ID = re.compile(r"(?!.*(?:--|\.\.))[A-Za-z0-9][\w.\-]*/[A-Za-z0-9][\w.\-]*")
+# as huggingface_hub checks it, but with an owner
+_HUB_PART = r"\w(?:[\w.\-]{0,94}\w)?"
+_HUB_ID = re.compile(rf"(?!.*(?:--|\.\.|\.git$)){_HUB_PART}/{_HUB_PART}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class ModelRef:
         """
         if not isinstance(value, str) or not value.strip():
             raise Invalid("must name a model directory or a hub id (owner/name[@revision])")
-        directory = base / Path(value).expanduser()
+        directory = path_of(value, base)
         if directory.is_dir():
             return cls(value, directory.resolve())
         name, _, revision = value.partition("@")

@@ -8,20 +8,20 @@ from typing import Any
 
 from .keys import MAX_TOKENS
 from .plan import Prompt
-from .spec import ConfigError, Invalid, found, nearest
+from .spec import ConfigError, Invalid, found, nearest, unique_keys
 from .yaml_file import read_utf8
 
 _FIELDS = ("id", "kind", "prompt", "max_tokens")
 _LONGEST_ID = 200
 
 
-def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    seen: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in seen:
-            raise Invalid(f"{key!r} is given twice")
-        seen[key] = value
-    return seen
+def is_unicode(text: str) -> bool:
+    """No half of a surrogate pair."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _text_field(entry: dict[str, Any], name: str) -> str:
@@ -30,14 +30,17 @@ def _text_field(entry: dict[str, Any], name: str) -> str:
         raise Invalid(f"{name} must be text, found {found(value)}")
     if not (value if name == "prompt" else value.strip()):
         raise Invalid(f"{name} is empty")
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError:
-        raise Invalid(f"{name} is not valid Unicode text (half of a surrogate pair)") from None
+    if not is_unicode(value):
+        raise Invalid(f"{name} is not valid Unicode text (half of a surrogate pair)")
     return value
 
 
-def _prompt(entry: Any) -> Prompt:
+def prompt_of(entry: Any) -> Prompt:
+    """The prompt that one JSON object describes.
+
+    Raises:
+        Invalid: names the field, what was found and what is allowed.
+    """
     if not isinstance(entry, dict):
         raise Invalid(f"must be an object with {', '.join(_FIELDS)}; found {found(entry)}")
     for key in entry:
@@ -77,7 +80,7 @@ def read_prompts(path: Path) -> tuple[Prompt, ...]:
         if not line.strip():
             continue
         try:
-            prompt = _prompt(json.loads(line, object_pairs_hook=_no_duplicates))
+            prompt = prompt_of(json.loads(line, object_pairs_hook=unique_keys))
         except json.JSONDecodeError as error:
             raise ConfigError(
                 f"{path}, line {number}: not JSON at column {error.colno}: {error.msg}"

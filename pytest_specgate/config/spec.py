@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import difflib
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
+
+from ..text import shown
+
+_MOST_BITS = 63
 
 
 class Invalid(ValueError):
@@ -26,7 +32,8 @@ def usage_errors() -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        raise pytest.UsageError(str(error)) from None
+        lines = str(error).split("\n")
+        raise pytest.UsageError("\n".join(map(shown, lines))) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +67,37 @@ def found(value: Any) -> str:
         return "a list"
     if isinstance(value, dict):
         return "a mapping"
+    if isinstance(value, int) and value.bit_length() > _MOST_BITS:
+        return "a number of too many digits"
     return repr(value)[:80]
+
+
+def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For ``json.loads(object_pairs_hook=)``.
+
+    Raises:
+        Invalid: a key is given twice.
+    """
+    seen: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in seen:
+            raise Invalid(f"{key!r} is given twice")
+        seen[key] = value
+    return seen
+
+
+def path_of(text: str, base: Path) -> Path:
+    """The path that a text names, from a folder; ``~`` is a home folder.
+
+    Raises:
+        Invalid: no path can have that name.
+    """
+    try:
+        path = base / Path(text).expanduser()
+        path.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise Invalid(f"not a usable path: {found(text)}: {error}"[:300]) from None
+    return path
 
 
 def nearest(word: str, allowed: Iterable[str]) -> str:
@@ -92,13 +129,13 @@ def number(
         except OverflowError:
             as_float = math.inf
         if not math.isfinite(as_float):
-            raise Invalid(f"must be a finite number, found {value!r:.80}")
+            raise Invalid(f"must be a finite number, found {found(value)}")
         if (
             (above is not None and not as_float > above)
             or (least is not None and as_float < least)
             or (most is not None and as_float > most)
         ):
-            raise Invalid(f"must be {words}, found {value!r:.80}")
+            raise Invalid(f"must be {words}, found {found(value)}")
         return as_float
 
     return Spec(check, f"a number {words}".strip())
@@ -113,9 +150,9 @@ def integer(least: int, most: int | None = None, *, why_least: str = "") -> Spec
             raise Invalid(f"must be a whole number, found {found(value)}")
         if value < least:
             why = f" ({why_least})" if why_least and value == least - 1 else ""
-            raise Invalid(f"must be at least {least}, found {value}{why}")
-        if most is not None and value > most:
-            raise Invalid(f"must be at most {most}, found {value}")
+            raise Invalid(f"must be at least {least}, found {found(value)}{why}")
+        if value.bit_length() > _MOST_BITS or (most is not None and value > most):
+            raise Invalid(f"must be at most {most or 2**_MOST_BITS - 1}, found {found(value)}")
         return value
 
     return Spec(check, allowed)
@@ -206,6 +243,10 @@ def mapping() -> Spec:
     def check(value: Any) -> dict[str, Any]:
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
             raise Invalid(f"must be a mapping with text keys, found {found(value)}")
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise Invalid(f"must hold plain JSON values alone: {error}") from None
         return value
 
-    return Spec(check, "a mapping")
+    return Spec(check, "a mapping of plain JSON values")

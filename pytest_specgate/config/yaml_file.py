@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from .spec import ConfigError
+from .spec import ConfigError, found
 
 _PLAIN = "tag:yaml.org,2002:"
 _SCALARS = {_PLAIN + name for name in ("null", "bool", "int", "float", "str")}
@@ -51,9 +51,11 @@ class Located:
         seen: dict[str, int] = {}
         for key_node, value_node in self.node.value:
             key = Located(self.path, key_node)
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise key.error("keys must be text, found a list or a mapping")
             name = key.value()
             if not isinstance(name, str):
-                raise key.error(f"keys must be text, found {name!r}: put it in quotes")
+                raise key.error(f"keys must be text, found {found(name)}: put it in quotes")
             if name in seen:
                 raise key.error(f"{name!r} is given twice (first on line {seen[name]})")
             seen[name] = key.line
@@ -65,7 +67,10 @@ class Located:
         Raises:
             ConfigError: a tag that is not plain data, or more than 10,000 values.
         """
-        return self._value([0], set())
+        try:
+            return self._value([0], set())
+        except RecursionError:
+            raise self.error("nested too deeply") from None
 
     def _value(self, count: list[int], open_nodes: set[int]) -> Any:
         count[0] += 1
@@ -77,8 +82,9 @@ class Located:
         if isinstance(node, yaml.ScalarNode) and node.tag in _SCALARS:
             try:
                 return _construct(node)
-            except (ValueError, OverflowError) as error:
-                raise self.error(f"cannot be read as a value: {error}") from None
+            except (ValueError, OverflowError, KeyError, IndexError, TypeError):
+                tag = node.tag.removeprefix(_PLAIN)
+                raise self.error(f"{node.value[:40]!r} cannot be read as {tag}") from None
         if isinstance(node, yaml.SequenceNode) and node.tag == _PLAIN + "seq":
             inside = open_nodes | {id(node)}
             return [Located(self.path, n)._value(count, inside) for n in node.value]
@@ -146,4 +152,6 @@ def load(path: Path) -> Located | None:
         raise ConfigError(f"{path}, line {line}: not valid YAML: {problem}") from None
     except RecursionError:
         raise ConfigError(f"{path}: nested too deeply") from None
-    return None if root is None else Located(path, root)
+    if root is None or root.tag == f"{_PLAIN}null":
+        return None
+    return Located(path, root)

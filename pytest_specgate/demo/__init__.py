@@ -34,17 +34,15 @@ def recipe() -> PairRecipe:
 def demo_directory(config: pytest.Config) -> Path:
     """Where the pair is kept: pytest's cache folder, or a temporary one where that is off.
 
-    The name changes with all that the pair is made from, so an old one is never taken.
+    The name changes with all that the pair is made from, so an old one is never taken. Nothing is
+    made yet.
     """
     made_from = hashlib.sha256(b"".join(path.read_bytes() for path in _MADE_FROM))
     name = f"specgate-demo-{made_from.hexdigest()[:12]}"
-    cache = getattr(config, "cache", None)
-    if cache is not None:
-        try:
-            return Path(cache.mkdir(name))
-        except OSError:
-            pass
-    return Path(tempfile.gettempdir()) / name
+    try:
+        return config.rootpath / str(config.getini("cache_dir")) / "d" / name
+    except ValueError:  # pytest's cache is switched off
+        return Path(tempfile.gettempdir()) / name
 
 
 def demo_pair(directory: Path) -> tuple[ModelRef, ModelRef]:
@@ -53,12 +51,18 @@ def demo_pair(directory: Path) -> tuple[ModelRef, ModelRef]:
     return ModelRef("demo target", target), ModelRef("demo draft", draft)
 
 
-def build_missing(directory: Path) -> None:
-    """Build both models unless they are there; whole folders appear, or none."""
+def build_missing(directory: Path, config: pytest.Config) -> None:
+    """Build both models unless they are there; whole folders appear, or none.
+
+    Raises:
+        OSError: the folder cannot be written.
+    """
     from .constructed import build
 
     if (directory / "draft" / "config.json").exists():
         return
+    if cache := getattr(config, "cache", None):
+        cache.mkdir(directory.name)  # with pytest's own .gitignore beside it
     directory.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(prefix=".building-", dir=directory))
     try:

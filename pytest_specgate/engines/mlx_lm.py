@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import inspect
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -290,6 +291,8 @@ def _load(ref: ModelRef, role: str, trust_remote_code: bool) -> tuple[Any, Any, 
             from huggingface_hub import snapshot_download
 
             name = snapshot_download(ref.name, revision=ref.revision)
+        if ref.directory and (problem := _not_whole(ref.directory)):
+            raise EngineError(f"the {role} {ref.label} cannot be loaded: {problem}")
         model, tokenizer = mlx_lm.load(name, **options)
         mx.eval(model.parameters())
         return model, tokenizer, _model_info(ref, model, _model_directory(ref))
@@ -327,6 +330,32 @@ def _model_info(ref: ModelRef, model: Any, directory: Path | None) -> ModelInfo:
     )
 
 
+def _not_whole(directory: Path) -> str | None:
+    """Which weight file is missing or cut short; some releases of mlx read that as zeros."""
+    index = directory / "model.safetensors.index.json"
+    named = json.loads(index.read_text("utf-8"))["weight_map"].values() if index.is_file() else ()
+    for name in sorted(set(named)):
+        if not (directory / name).is_file():
+            return f"{index.name} names {name}, which is not there"
+    for path in sorted(directory.glob("*.safetensors")):
+        header = _header(path)
+        tensors = json.loads(header) if header else {}
+        ends = [t["data_offsets"][1] for name, t in tensors.items() if name != "__metadata__"]
+        whole, size = 8 + len(header) + max(ends, default=0), path.stat().st_size
+        if size < whole or not header:
+            return f"{path.name} is cut short: {size:,} bytes of {whole:,}"
+    return None
+
+
+def _header(path: Path) -> bytes:
+    """The JSON header of a safetensors file; empty when the file ends before it does."""
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        if size > path.stat().st_size - 8:
+            return b""
+        return file.read(size)
+
+
 def _digest(directory: Path) -> str:
     """SHA-256 over the files that say what a model is, and each weight file's header and size."""
     total = hashlib.sha256()
@@ -334,8 +363,6 @@ def _digest(directory: Path) -> str:
         if (path := directory / name).is_file():
             total.update(f"{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
     for path in sorted(directory.glob("*.safetensors")):
-        with path.open("rb") as file:
-            header = file.read(int.from_bytes(file.read(8), "little"))
         total.update(f"{path.name}\0{path.stat().st_size}\0".encode())
-        total.update(hashlib.sha256(header).digest())
+        total.update(hashlib.sha256(_header(path)).digest())
     return total.hexdigest()

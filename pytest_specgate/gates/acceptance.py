@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..config.spec import number
 from .base import BaseGate, Needs, Verdict, nothing_to_judge
-from .words import count
+from .words import count, excluded
 
 if TYPE_CHECKING:
     from ..measure.evidence import Evidence
@@ -28,7 +28,7 @@ class AcceptanceGate(BaseGate):
         if problem := nothing_to_judge(evidence):
             reason, advice = problem
             return self.failed(subject, reason, *advice, **shared)
-        blocks = evidence.blocks
+        blocks = evidence.usable_blocks
         rate = blocks.acceptance_rate
         if rate is None:
             return self.failed(subject, "nothing was drafted: no token was proposed", **shared)
@@ -41,7 +41,8 @@ class AcceptanceGate(BaseGate):
             "details": (
                 f"accepted {blocks.accepted:,} of {blocks.proposed:,} proposed tokens in "
                 f"{count(len(blocks.blocks), 'block')}",
-                f"mean accept length {lengths:.2f}" if lengths is not None else "one cut block",
+                f"mean accept length {lengths:.2f}" if lengths is not None else "all cut short",
+                *excluded(evidence),
             ),
         }
         if rate < least:

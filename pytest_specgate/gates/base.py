@@ -22,7 +22,8 @@ class Verdict:
 
     ``observed``, ``limit`` and ``spread`` (a 95 % interval) are in ``unit``; the ``*_text`` fields
     are the same figures as a person reads them. ``reason`` is one sentence; ``details`` are lines
-    of evidence and ``advice`` lines of what to do, both for a person.
+    of evidence and ``advice`` lines of what to do, both for a person. ``item`` is the node id of
+    the test item that asked, set when the verdict is recorded.
     """
 
     gate: str
@@ -40,6 +41,7 @@ class Verdict:
     details: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
     evidence: Mapping[str, Any] = field(default_factory=dict)
+    item: str = ""
 
 
 class Gate(Protocol):
@@ -74,13 +76,15 @@ class Gate(Protocol):
         """The verdict on evidence that is cut to one prompt, or to one number of draft tokens."""
         ...
 
-    def wants_rounds(self, evidence: Evidence, options: Mapping[str, Any]) -> bool:
-        """Another round could still change the verdict. Asked between rounds."""
+    def wants_rounds(
+        self, evidence: Evidence, options: Mapping[str, Any], most_rounds: int
+    ) -> bool:
+        """Another round, of most_rounds in all, could still change the verdict."""
         ...
 
 
 class BaseGate:
-    """What most gates share."""
+    """What most gates share; a gate of your own needs ``name``, ``options`` and ``judge``."""
 
     name = ""
     item = ""
@@ -89,11 +93,17 @@ class BaseGate:
     scope: Scope = "arm"
     needs: Needs = "rounds"
 
+    def __init_subclass__(cls) -> None:
+        """The item is named like the gate unless it says otherwise."""
+        cls.item = cls.item or cls.name
+
     def complaint(self, options: Mapping[str, Any], inputs: Inputs) -> str | None:
         """Nothing to complain of."""
         return None
 
-    def wants_rounds(self, evidence: Evidence, options: Mapping[str, Any]) -> bool:
+    def wants_rounds(
+        self, evidence: Evidence, options: Mapping[str, Any], most_rounds: int
+    ) -> bool:
         """The minimum of rounds is enough."""
         return False
 
@@ -117,18 +127,18 @@ def nothing_to_judge(evidence: Evidence) -> tuple[str, tuple[str, ...]] | None:
                     "The same path gave two outputs at temperature 0; no figure of it holds.",
                 )
     usable = evidence.usable
+    if not evidence.drafted:
+        return "nothing was drafted: the draft model was never called", (
+            "Check that the engine passes the draft model on; without it nothing is gained.",
+        )
     if not usable:
         return (
-            f"nothing to judge: none of {len(evidence.cases)} prompts gave the same output on both "
-            "paths",
+            f"nothing to judge: none of {len(evidence.cases)} prompts gave an output on both paths "
+            "that can be trusted",
             ("See the parity verdicts: speed and memory of a wrong output mean nothing.",),
         )
     if not any(case.plain.generation.tokens for case in usable):
         return "nothing was generated: every output is empty", (
             "Check the prompts and max_tokens, and that the first token is not always the end.",
-        )
-    if not evidence.drafted:
-        return "nothing was drafted: the draft model was never called", (
-            "Check that the engine passes the draft model on; without it nothing is gained.",
         )
     return None

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from ..measure.evidence import Evidence
 
 
+_LEAST_ROUNDS = 2  # a single one has no spread
+
+
 class LatencyGate(BaseGate):
     """p95 over all trials of the mix: its ratio to the plain path's, and optionally seconds."""
 
@@ -33,9 +36,13 @@ class LatencyGate(BaseGate):
             return "give p95_max_ratio or p95_max_seconds: with neither there is nothing to judge"
         return None
 
-    def wants_rounds(self, evidence: Evidence, options: Mapping[str, Any]) -> bool:
+    def wants_rounds(
+        self, evidence: Evidence, options: Mapping[str, Any], most_rounds: int
+    ) -> bool:
         """Rounds up to the count that makes a p95 honest, never for a better verdict."""
-        return 0 < _trials(evidence) < LEAST_TRIALS_P95
+        if not evidence.timed or most_rounds * len(evidence.timed) < LEAST_TRIALS_P95:
+            return False
+        return evidence.rounds < _rounds_needed(len(evidence.timed))
 
     def judge(self, evidence: Evidence, options: Mapping[str, Any], subject: str) -> Verdict:
         """The verdict over the e2e seconds of all timed cases."""
@@ -61,13 +68,14 @@ class LatencyGate(BaseGate):
         plain = [[t.e2e_s for t in case.plain.trials[:rounds]] for case in evidence.timed]
         ours = [[t.e2e_s for t in c.speculative[0].trials[:rounds]] for c in evidence.timed]
         pooled = [value for row in ours for value in row]
-        if trials < LEAST_TRIALS_P95 or rounds < 2:
+        if trials < LEAST_TRIALS_P95 or rounds < _LEAST_ROUNDS:
             return Verdict(
                 self.name,
                 subject,
                 "inconclusive",
-                f"p95 cannot be estimated from {count(trials, 'trial')}: it takes "
-                f"{LEAST_TRIALS_P95} an arm",
+                f"p95 cannot be estimated from {count(trials, 'trial')} in "
+                f"{count(rounds, 'round')}: it takes {LEAST_TRIALS_P95} trials an arm in at least "
+                f"{_LEAST_ROUNDS} rounds",
                 observed=max(pooled) if ratio is None else None,
                 observed_text=f"{max(pooled):.2f} s (max of {trials})",
                 advice=(_more_trials(len(ours)),),
@@ -125,6 +133,10 @@ def _trials(evidence: Evidence) -> int:
     return evidence.rounds * len(evidence.timed)
 
 
+def _rounds_needed(prompts: int) -> int:
+    return max(_LEAST_ROUNDS, -(-LEAST_TRIALS_P95 // prompts))
+
+
 def _more_trials(prompts: int) -> str:
-    rounds = -(-LEAST_TRIALS_P95 // prompts)
+    rounds = _rounds_needed(prompts)
     return f"With {count(prompts, 'prompt')} that is --spec-rounds {rounds}; or give more prompts."

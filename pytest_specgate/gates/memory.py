@@ -81,7 +81,7 @@ class MemoryGate(BaseGate):
         free = 1 - peak / limit_bytes if limit_bytes else None
         evidence_text = f"{len(ours):,} trials" if free is None else f"headroom {free:.0%}"
         if headroom is not None:
-            limits.append(f"{headroom:.0%} free")
+            limits.append(f">= {headroom:.0%} free")
             if free is None:
                 reasons.append("the device's memory is not known, so headroom cannot be judged")
             elif free < headroom:
@@ -101,7 +101,7 @@ class MemoryGate(BaseGate):
             limit=max_gb,
             unit="GB",
             samples=len(ours),
-            observed_text=f"{gigabytes(peak)} (draft +{gigabytes(cost)})",
+            observed_text=gigabytes(peak) + (f" (draft +{gigabytes(cost)})" if cost > 0 else ""),
             limit_text=", ".join(limits) or "-",
             evidence_text=evidence_text,
             details=(*_parts(evidence), *notes, *excluded(evidence)),

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..config.spec import one_of
+from ..text import shown
 from .base import BaseGate, Needs, Scope, Verdict, nothing_to_judge
-from .words import count, shown
+from .words import count
 
 if TYPE_CHECKING:
     from ..config.plan import Inputs
@@ -43,12 +44,9 @@ class ParityGate(BaseGate):
         if not case.plain.generation.tokens:
             return self.failed(subject, "nothing was generated: the output is empty")
         arms = {arm.num_draft_tokens: arm for arm in case.speculative}
-        for parity in case.parity():
-            arm = arms[parity.num_draft_tokens]
-            if not parity.exact:
-                return self._different(case, arm, parity, subject)
-        if problem := nothing_to_judge(evidence):
-            return self.failed(subject, problem[0], *problem[1], **_shown(case, exact=False))
+        different = [parity for parity in case.parity() if not parity.exact]
+        for parity in sorted(different, key=lambda p: p.tokens_equal):
+            return self._different(case, arms[parity.num_draft_tokens], parity, subject)
         for arm in case.speculative:
             if arm.broken:
                 return self.failed(
@@ -58,6 +56,8 @@ class ParityGate(BaseGate):
                     "its caches wrongly. Report it with the saved case.",
                     **_shown(case, exact=False),
                 )
+        if problem := nothing_to_judge(evidence):
+            return self.failed(subject, problem[0], *problem[1], **_shown(case, exact=False))
         return Verdict(
             self.name,
             subject,

@@ -26,7 +26,9 @@ class SpeedupGate(BaseGate):
     }
     defaults = {"min": 1.15, "statistic": "median", "margin": 0.03}
 
-    def wants_rounds(self, evidence: Evidence, options: Mapping[str, Any]) -> bool:
+    def wants_rounds(
+        self, evidence: Evidence, options: Mapping[str, Any], most_rounds: int
+    ) -> bool:
         """Another round while this look decides nothing."""
         if nothing_to_judge(evidence) or not (ratios := _paired(evidence)):
             return False
@@ -83,8 +85,8 @@ class SpeedupGate(BaseGate):
                     "failed",
                     f"the speculative path is {speed}, the limit is {least:.2f}x",
                     advice=(
-                        "Try another num_draft_tokens or a smaller draft, or look at the kinds "
-                        "above: a draft may pay on some alone.",
+                        "Try another num_draft_tokens or a smaller draft, or look at the "
+                        "table by kind: a draft may pay on some alone.",
                     ),
                     **shared,
                 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -19,13 +18,6 @@ def gigabytes(size: float) -> str:
     return f"{size / 1e9:.2f} GB" if size >= 1e7 else f"{size / 1e6:.1f} MB"
 
 
-def shown(text: str) -> str:
-    """Model output made safe for a terminal: control and format characters are escaped."""
-    return "".join(
-        char if unicodedata.category(char)[0] != "C" else ascii(char)[1:-1] for char in text
-    )
-
-
 def excluded(evidence: Evidence) -> tuple[str, ...]:
     """Lines that name the prompts which no timing gate may judge, and why."""
     lines = []
@@ -33,9 +25,11 @@ def excluded(evidence: Evidence) -> tuple[str, ...]:
         if case in evidence.usable:
             continue
         why = "its output differs"
+        for arm in case.arms.values():
+            if arm.drafted is False:
+                why = "nothing was drafted"
+            why = arm.unstable or arm.broken or why
         if case.error:
             why = "generating failed"
-        for arm in case.arms.values():
-            why = arm.unstable or why
         lines.append(f"left out: {case.prompt.id} ({why})")
     return tuple(lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import add
 
@@ -146,9 +146,9 @@ def compare(plain: Generation, speculative: Generation, num_draft_tokens: int) -
 
 @dataclass(frozen=True, slots=True)
 class CaseEvidence:
-    """One prompt with all its arms; ``error`` is set instead where generating failed.
+    """One prompt with its arms, ``plain`` and ``k=N``.
 
-    ``arms`` maps ``plain`` and ``k=N``.
+    ``error`` says why an arm that was asked for is not there, or could not be timed.
     """
 
     prompt: Prompt
@@ -174,12 +174,18 @@ class CaseEvidence:
             if arm.num_draft_tokens is not None
         )
 
+    def sound_arm(self, arm: ArmEvidence, *, sampled: bool) -> bool:
+        """Fit to be timed: it drafted, its invariants hold and, when greedy, it equals plain."""
+        if arm.broken or arm.unstable or arm.drafted is False:
+            return False
+        if sampled or arm.num_draft_tokens is None:
+            return True
+        return compare(self.plain.generation, arm.generation, arm.num_draft_tokens).exact
+
     def sound(self, *, sampled: bool) -> bool:
-        """Fit to be timed: generated, invariants kept and, when greedy, equal on every arm."""
-        return (
-            not self.error
-            and (sampled or all(parity.exact for parity in self.parity()))
-            and not any(arm.broken or arm.unstable for arm in self.arms.values())
+        """Generated, and every arm is sound."""
+        return not self.error and all(
+            self.sound_arm(arm, sampled=sampled) for arm in self.arms.values()
         )
 
 
@@ -224,10 +230,49 @@ class Evidence:
         """Complete rounds."""
         return min((len(case.plain.trials) for case in self.timed), default=0)
 
+    def for_arm(self, num_draft_tokens: int) -> Evidence:
+        """The same, cut to the plain arm and one number of draft tokens."""
+        keep = (PLAIN, arm_name(num_draft_tokens))
+        cases = (
+            replace(case, arms={name: arm for name, arm in case.arms.items() if name in keep})
+            for case in self.cases
+        )
+        return replace(self, cases=tuple(cases))
+
+    @cached_property
+    def num_draft_tokens(self) -> tuple[int, ...]:
+        """Every k that was measured."""
+        arms = (arm for case in self.cases for arm in case.speculative)
+        return tuple(sorted({arm.num_draft_tokens for arm in arms if arm.num_draft_tokens}))
+
+    def _one_arm(self) -> None:
+        if len(self.num_draft_tokens) > 1:
+            raise ValueError(
+                f"figures of k = {', '.join(map(str, self.num_draft_tokens))} do not mix: "
+                "cut the evidence with for_arm(k) first"
+            )
+
     @cached_property
     def blocks(self) -> Blocks:
-        """All speculative blocks of all cases."""
-        found = [a.blocks for c in self.cases for a in c.arms.values() if a.blocks is not None]
+        """All speculative blocks of all cases.
+
+        Raises:
+            ValueError: more than one k was measured.
+        """
+        return self._blocks(self.cases)
+
+    @cached_property
+    def usable_blocks(self) -> Blocks:
+        """The blocks of the usable cases alone.
+
+        Raises:
+            ValueError: more than one k was measured.
+        """
+        return self._blocks(self.usable)
+
+    def _blocks(self, cases: tuple[CaseEvidence, ...]) -> Blocks:
+        self._one_arm()
+        found = [arm.blocks for case in cases for arm in case.speculative if arm.blocks is not None]
         return reduce(add, found, Blocks())
 
     @property
@@ -258,7 +303,11 @@ class Evidence:
         """prompt id -> plain / speculative e2e of each round; above 1 the draft pays.
 
         Sampled outputs differ in length, so there the time a token is compared.
+
+        Raises:
+            ValueError: more than one k was measured.
         """
+        self._one_arm()
 
         def cost(trial: Trial) -> float:
             return trial.seconds_per_token if self.sampled else trial.e2e_s
@@ -273,7 +322,11 @@ class Evidence:
 
     @property
     def speedup(self) -> float | None:
-        """Median plain / speculative e2e of all paired trials; None before timed rounds."""
+        """Median plain / speculative e2e of all paired trials; None before timed rounds.
+
+        Raises:
+            ValueError: more than one k was measured.
+        """
         ratios = [ratio for of_prompt in self.ratios().values() for ratio in of_prompt]
         return statistics.median(ratios) if ratios else None
 

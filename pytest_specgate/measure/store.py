@@ -5,10 +5,10 @@ from __future__ import annotations
 import gc
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from ..config.plan import Inputs, Measure, Prompt
 from ..engines.base import Engine, EngineError, EngineInfo, Generation, Pair, Tick
@@ -24,7 +24,8 @@ from .evidence import (
 )
 from .machine import swap_used_bytes
 
-CaseKey = tuple[str, int]
+Result = TypeVar("Result")
+CaseKey = tuple[str, str, int]
 Wants = Callable[[Evidence], bool]
 
 
@@ -62,18 +63,27 @@ class _Record:
     """One prompt with its budget: what was asked of it and what is known."""
 
     prompt: Prompt
-    wanted: set[int] = field(default_factory=set)
-    least_rounds: int = 0
-    case: CaseEvidence | None = None
+    wanted: dict[int, int] = field(default_factory=dict)  # k -> least rounds, 0 for parity alone
+    tokens: tuple[int, ...] = ()
+    arms: dict[str, ArmEvidence] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
     warmed: bool = False
 
     @property
-    def timed(self) -> bool:
-        return self.least_rounds > 0
+    def least_rounds(self) -> int:
+        return max(self.wanted.values(), default=0)
 
     @property
     def rounds(self) -> int:
-        return len(self.case.plain.trials) if self.case and not self.case.error else 0
+        return len(self.arms[PLAIN].trials) if PLAIN in self.arms else 0
+
+    def case(self, names: Collection[str] | None = None) -> CaseEvidence:
+        """What is known of these arms (default: all)."""
+        wanted = [PLAIN, *(arm_name(k) for k in sorted(self.wanted))]
+        order = [name for name in wanted if names is None or name in names]
+        errors = [self.errors[name] for name in order if name in self.errors]
+        arms = {name: self.arms[name] for name in order if name in self.arms}
+        return CaseEvidence(self.prompt, self.tokens, arms, errors[0] if errors else None)
 
 
 class Campaign:
@@ -92,8 +102,8 @@ class Campaign:
         """Say what will be asked for, before anything is generated; 0 rounds for parity alone."""
         for prompt in inputs.prompts:
             record = self._records.setdefault(_key(prompt), _Record(prompt))
-            record.wanted.update(inputs.num_draft_tokens)
-            record.least_rounds = max(record.least_rounds, rounds)
+            for k in inputs.num_draft_tokens:
+                record.wanted[k] = max(record.wanted.get(k, 0), rounds)
 
     @property
     def prompts(self) -> int:
@@ -107,12 +117,16 @@ class Campaign:
 
     def cases(self) -> tuple[CaseEvidence, ...]:
         """All that was generated, every arm, in the order of registration."""
-        return tuple(r.case for r in self._records.values() if r.case is not None)
+        return tuple(r.case() for r in self._records.values() if r.arms or r.errors)
 
     def planned_trials(self, measure: Measure) -> tuple[int, int]:
         """(least, most) trials that the registered prompts will take, warm-up included."""
         arms = sum(len(record.wanted) + 1 for record in self._records.values())
-        timed = sum(len(r.wanted) + 1 for r in self._records.values() if r.timed)
+        timed = sum(
+            1 + sum(rounds > 0 for rounds in record.wanted.values())
+            for record in self._records.values()
+            if record.least_rounds
+        )
         extra = measure.warmup - 1
         return (
             arms + timed * (measure.min_rounds + extra),
@@ -129,7 +143,7 @@ class Campaign:
     def rounds(self, inputs: Inputs, measure: Measure, wants: Wants) -> Evidence:
         """Evidence with timed rounds: the minimum, then more while ``wants`` says so."""
         self.register(inputs, rounds=measure.min_rounds)
-        timed = [record for record in self._records.values() if record.timed]
+        timed = [record for record in self._records.values() if record.least_rounds]
         for record in timed:
             self._observe(record)
         asked = [self._records[_key(prompt)] for prompt in inputs.prompts]
@@ -137,13 +151,13 @@ class Campaign:
             for _ in range(0 if record.warmed else measure.warmup - 1):
                 self._round([record], 0)
             record.warmed = True
-        while alive := [record for record in asked if self._can_be_timed(record)]:
+        while alive := [record for record in asked if self._timed_arms(record)]:
             done = min(record.rounds for record in alive)
             if done >= measure.max_rounds:
                 break
             if done >= measure.min_rounds and not wants(self.evidence(inputs)):
                 break
-            behind = [r for r in timed if self._can_be_timed(r) and r.rounds <= done]
+            behind = [r for r in timed if self._timed_arms(r) and r.rounds <= done]
             self._round(behind, done + 1)
         return self.evidence(inputs)
 
@@ -153,10 +167,8 @@ class Campaign:
         cases = []
         for prompt in inputs.prompts:
             record = self._records.get(_key(prompt))
-            if record is None or record.case is None:
-                continue
-            arms = {name: arm for name, arm in record.case.arms.items() if name in keep}
-            cases.append(replace(record.case, prompt=prompt, arms=arms))
+            if record is not None and (record.arms or record.errors):
+                cases.append(replace(record.case(keep), prompt=prompt))
         return Evidence(
             cases=tuple(cases),
             decoding=inputs.decoding,
@@ -167,33 +179,30 @@ class Campaign:
 
     def _observe(self, record: _Record) -> None:
         """The warm-up pass of one prompt: the arms that are wanted and not there yet."""
-        if record.case is not None and record.case.error:
+        names = {PLAIN: None, **{arm_name(k): k for k in sorted(record.wanted)}}
+        missing = {
+            n: k for n, k in names.items() if n not in record.arms and n not in record.errors
+        }
+        if not missing or PLAIN in record.errors:
             return
-        missing = [k for k in sorted(record.wanted) if not _has_arm(record.case, k)]
-        if record.case is not None and not missing:
-            return
-        arm = PLAIN
-        try:
-            pair = self._store.pair(self._inputs)
-            tokens = (
-                record.case.tokens
-                if record.case
-                else pair.encode(record.prompt.text, self._inputs.chat_template_args)
-            )
-            arms = dict(record.case.arms) if record.case else {}
-            for k in (None, *missing):
-                arm = arm_name(k)
-                if arm not in arms:
-                    generation = self._generate(pair, record, tokens, k, 0, observe=True)
-                    arms[arm] = self._arm(generation, k, record.prompt, len(tokens))
-            order = [PLAIN, *(arm_name(k) for k in sorted(record.wanted))]
-            record.case = CaseEvidence(
-                record.prompt, tokens, {name: arms[name] for name in order if name in arms}
-            )
-            self._store.watcher.prompt_finished(record.prompt, self._remaining())
-        except EngineError as error:
-            where = "" if arm == PLAIN else f"with the draft ({arm}): "
-            record.case = CaseEvidence(record.prompt, error=f"{where}{error}")
+        if record.rounds:  # an arm that comes late is paired in rounds of its own
+            record.arms = {name: replace(arm, trials=()) for name, arm in record.arms.items()}
+        for name, k in missing.items():
+            try:
+                pair = self._store.pair(self._inputs)
+                if not record.tokens:
+                    record.tokens = self._store.guarded(
+                        self._inputs,
+                        lambda: pair.encode(record.prompt.text, self._inputs.chat_template_args),  # noqa: B023
+                    )
+                generation = self._generate(pair, record, k, 0, observe=True)
+                record.arms[name] = self._arm(generation, k, record.prompt, len(record.tokens))
+            except EngineError as error:
+                where = "" if k is None else f"with the draft ({name}): "
+                record.errors[name] = f"{where}{error}"
+                if k is None:
+                    return
+        self._store.watcher.prompt_finished(record.prompt, self._remaining())
 
     def _arm(
         self, generation: Generation, k: int | None, prompt: Prompt, prompt_tokens: int
@@ -221,75 +230,70 @@ class Campaign:
         shuffled.shuffle(records := list(records))
         gc.collect()
         for record in records:
-            if record.case is None or not self._can_be_timed(record):
-                continue
-            names = list(record.case.arms)
+            names = self._timed_arms(record)
             shuffled.shuffle(names)
-            trials: dict[str, Trial] = {}
-            unstable: dict[str, str] = {}
+            if names:
+                self._round_of(record, names, number)
+
+    def _round_of(self, record: _Record, names: list[str], number: int) -> None:
+        trials: dict[str, Trial] = {}
+        for name in names:
+            arm = record.arms[name]
             try:
                 pair = self._store.pair(self._inputs)
-                for name in names:
-                    arm = record.case.arms[name]
-                    generation = self._generate(
-                        pair,
-                        record,
-                        record.case.tokens,
-                        arm.num_draft_tokens,
-                        number,
-                    )
-                    greedy = self._inputs.decoding.temperature == 0
-                    if greedy and (problem := _unlike(generation, arm.generation, number)):
-                        unstable[name] = problem
-                    trials[name] = trial_of(generation, number, arm.first_block)
-                    if number:
-                        self._store.watcher.trial_finished(trials[name], record.prompt, name)
+                generation = self._generate(pair, record, arm.num_draft_tokens, number)
             except EngineError as error:
-                record.case = CaseEvidence(record.prompt, error=f"in round {number}: {error}")
-                continue
+                record.errors[name] = f"{name}, round {number}: {error}"
+                return
+            problem = _unlike(generation, arm.generation, number)
+            if problem and self._inputs.decoding.temperature == 0:
+                record.arms[name] = replace(arm, unstable=arm.unstable or problem)
+            trials[name] = trial_of(generation, number, arm.first_block)
             if number:
-                # all arms at once, so that an interrupt leaves only whole rounds
-                record.case = replace(
-                    record.case,
-                    arms={
-                        name: replace(
-                            arm,
-                            trials=(*arm.trials, trials[name]),
-                            unstable=arm.unstable or unstable.get(name),
-                        )
-                        for name, arm in record.case.arms.items()
-                    },
-                )
+                self._store.watcher.trial_finished(trials[name], record.prompt, name)
+        if number:
+            # all arms at once, so that an interrupt leaves only whole rounds
+            for name, trial in trials.items():
+                arm = record.arms[name]
+                record.arms[name] = replace(arm, trials=(*arm.trials, trial))
 
     def _generate(
-        self,
-        pair: Pair,
-        record: _Record,
-        tokens: tuple[int, ...],
-        k: int | None,
-        number: int,
-        *,
-        observe: bool = False,
+        self, pair: Pair, record: _Record, k: int | None, number: int, *, observe: bool = False
     ) -> Generation:
         step = Step(record.prompt.id, arm_name(k), number, record.least_rounds, self._remaining())
         tick = self._store.watcher.trial_started(step)
         begin = time.perf_counter()
-        generation = pair.generate(
-            tokens,
-            self._inputs.decoding,
-            max_tokens=_budget(record.prompt),
-            num_draft_tokens=k,
-            observe=observe,
-            tick=tick,
+        generation = self._store.guarded(
+            self._inputs,
+            lambda: pair.generate(
+                record.tokens,
+                self._inputs.decoding,
+                max_tokens=_budget(record.prompt),
+                num_draft_tokens=k,
+                observe=observe,
+                tick=tick,
+            ),
         )
         self._spent[k is not None].append(time.perf_counter() - begin)
-        if not generation.tokens:
-            raise EngineError("nothing was generated: the engine gave no token at all")
+        if problem := _malformed(generation):
+            raise EngineError(f"the engine {self._inputs.engine}: {problem}")
         return generation
 
-    def _can_be_timed(self, record: _Record) -> bool:
-        sampled = self._inputs.decoding.temperature > 0
-        return record.case is not None and record.case.sound(sampled=sampled)
+    def _timed_arms(self, record: _Record) -> list[str]:
+        """The plain arm and every sound one that a timing gate wants; none without a draft's."""
+        if PLAIN not in record.arms or PLAIN in record.errors:
+            return []
+        case, sampled = record.case(), self._inputs.decoding.temperature > 0
+        names = [
+            name
+            for k, rounds in sorted(record.wanted.items())
+            if rounds
+            and (name := arm_name(k)) in record.arms
+            and name not in record.errors
+            and case.sound_arm(record.arms[name], sampled=sampled)
+        ]
+        plain_holds = case.sound_arm(record.arms[PLAIN], sampled=sampled)
+        return [PLAIN, *names] if names and plain_holds else []
 
     def _remaining(self) -> float | None:
         """Seconds for all that is planned at least, from the mean cost of either path so far."""
@@ -302,15 +306,18 @@ class Campaign:
         }
         total = 0.0
         for record in self._records.values():
-            passes = 0 if record.case else 1
-            if record.timed and (record.case is None or self._can_be_timed(record)):
-                passes += max(0, record.least_rounds - record.rounds)
-            total += passes * (mean[False] + len(record.wanted) * mean[True])
+            arms = [k for k in record.wanted if arm_name(k) not in record.arms]
+            total += (PLAIN not in record.arms) * mean[False] + len(arms) * mean[True]
+            if not record.least_rounds or (record.arms and not self._timed_arms(record)):
+                continue
+            timed = sum(rounds > 0 for rounds in record.wanted.values())
+            rounds = max(0, record.least_rounds - record.rounds)
+            total += rounds * (mean[False] + timed * mean[True])
         return total
 
 
 def _key(prompt: Prompt) -> CaseKey:
-    return prompt.text, _budget(prompt)
+    return prompt.id, prompt.text, _budget(prompt)
 
 
 def _budget(prompt: Prompt) -> int:
@@ -319,8 +326,19 @@ def _budget(prompt: Prompt) -> int:
     return prompt.max_tokens
 
 
-def _has_arm(case: CaseEvidence | None, k: int) -> bool:
-    return case is not None and arm_name(k) in case.arms
+def _malformed(generation: Generation) -> str | None:
+    """What a generation lacks to be measured by, whoever made it."""
+    tokens, times = generation.tokens, generation.token_times_s
+    if not tokens:
+        return "nothing was generated: it gave no token at all"
+    if not len(tokens) == len(generation.from_draft) == len(times):
+        return (
+            f"{len(tokens)} tokens, {len(generation.from_draft)} from_draft flags and "
+            f"{len(times)} token times should be as many"
+        )
+    if not 0 < times[0] <= times[-1] <= generation.e2e_s:
+        return f"times out of order: {times[0]} s, {times[-1]} s, {generation.e2e_s} s in all"
+    return None
 
 
 def _unlike(timed: Generation, observed: Generation, number: int) -> str | None:
@@ -331,7 +349,8 @@ def _unlike(timed: Generation, observed: Generation, number: int) -> str | None:
         (i for i, (a, b) in enumerate(zip(timed.tokens, observed.tokens, strict=False)) if a != b),
         min(len(timed.tokens), len(observed.tokens)),
     )
-    return f"round {number} differs from the parity pass at output token {first}"
+    where = f"round {number}" if number else "a further warm-up pass"
+    return f"{where} differs from the parity pass at output token {first}"
 
 
 class Store:
@@ -355,7 +374,8 @@ class Store:
         self._prepare = prepare
         self._engines: dict[str, Engine] = {}
         self._campaigns: dict[Any, Campaign] = {}
-        self._loaded: tuple[Any, Pair | EngineError] | None = None
+        self._loaded: tuple[Any, Pair] | None = None
+        self._unloadable: dict[Any, EngineError] = {}
         self._infos: dict[Any, Any] = {}
         self._swap_before: int | None = None
         self.engine_info: EngineInfo | None = None
@@ -382,6 +402,8 @@ class Store:
             EngineError: it cannot be loaded; said once, then remembered.
         """
         key = _pair_key(inputs)
+        if key in self._unloadable:
+            raise self._unloadable[key]
         if self._loaded is None or self._loaded[0] != key:
             self._loaded = None
             gc.collect()
@@ -389,18 +411,35 @@ class Store:
                 self._swap_before = swap_used_bytes()
             self.watcher.loading(inputs)
             try:
-                engine = self._engine(inputs.engine)
-                self.engine_info = engine.describe()
-                self._prepare(inputs)
-                pair = engine.load(inputs)
-                self._infos[key] = pair.info
-                self._loaded = (key, pair)
+                pair = self.guarded(inputs, lambda: self._load(inputs))
             except EngineError as error:
-                self._loaded = (key, error)
-        outcome = self._loaded[1]
-        if isinstance(outcome, EngineError):
-            raise outcome
-        return outcome
+                self._unloadable[key] = error
+                raise
+            self._infos[key] = pair.info
+            self._loaded = (key, pair)
+        return self._loaded[1]
+
+    def _load(self, inputs: Inputs) -> Pair:
+        engine = self._engine(inputs.engine)
+        self.engine_info = engine.describe()
+        self._prepare(inputs)
+        return engine.load(inputs)
+
+    @staticmethod
+    def guarded(inputs: Inputs, call: Callable[[], Result]) -> Result:
+        """The result of an engine's method; whatever it raises becomes one clear sentence.
+
+        Raises:
+            EngineError: with the engine's own message.
+        """
+        try:
+            return call()
+        except EngineError:
+            raise
+        except Exception as error:
+            message = " ".join(str(error).split())[:600]
+            name = type(error).__name__
+            raise EngineError(f"the engine {inputs.engine} broke: {name}: {message}") from error
 
     def pair_info(self, inputs: Inputs) -> Any:
         """What the pair is, once it was loaded."""

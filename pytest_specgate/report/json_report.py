@@ -95,6 +95,7 @@ def _arm(arm: ArmEvidence) -> dict[str, Any]:
         "trials": [
             {
                 "round": trial.round,
+                "tokens": trial.tokens,
                 "ttft_s": trial.ttft_s,
                 "decode_s": trial.decode_s,
                 "e2e_s": trial.e2e_s,
@@ -131,6 +132,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
     return {
         "gate": verdict.gate,
         "subject": verdict.subject,
+        "item": verdict.item,
         "status": verdict.status,
         "observed": verdict.observed,
         "limit": verdict.limit,

@@ -19,7 +19,7 @@ from ..measure.store import Step
 _SAVE, _RESTORE, _CLEAR = "\x1b7", "\x1b8", "\x1b[K"
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
 _LEAST_ROOM = 20
-_LINE_EVERY_S = 30.0
+_LINE_EVERY_S = 60.0
 _TICK_S = 1.0
 
 
@@ -93,15 +93,18 @@ class Progress:
     def trial_finished(self, trial: Trial, prompt: Prompt, arm: str) -> None:
         """Remember the speed, and pass the trial on to the hook."""
         self._rates[arm] = trial.tokens / trial.e2e_s
-        self._config.hook.pytest_specgate_trial_finished(trial=trial, prompt=prompt, arm=arm)
-        self._line(prompt)
+        self._config.hook.pytest_specgate_trial_finished(
+            trial=trial, prompt=prompt, arm=arm, config=self._config
+        )
+        self._line(f"round {trial.round}, {prompt.id}")
 
     def prompt_finished(self, prompt: Prompt, remaining_s: float | None) -> None:
         """The warm-up pass of a prompt is over."""
         self._remaining = remaining_s
-        self._line(prompt)
+        if not self._next_line:  # the first one says how long it takes; the rest is for the rounds
+            self._line(prompt.id)
 
-    def _line(self, prompt: Prompt) -> None:
+    def _line(self, what: str) -> None:
         now = time.monotonic()
         if not self._lines or not self._lines_left or now < self._next_line:
             return
@@ -111,7 +114,7 @@ class Progress:
         self._next_line = now + _LINE_EVERY_S
         with self._uncaptured():
             self._reporter.write_line(
-                f"specgate: {prompt.id} done, about {duration(self._remaining)} left"
+                f"specgate: {what} done, about {duration(self._remaining)} left"
             )
 
     def _uncaptured(self) -> Any:

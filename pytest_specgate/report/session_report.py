@@ -75,7 +75,7 @@ class SessionReport:
         """One row a prompt kind and speculative arm, in the order of the prompts."""
         rows = []
         for pair in self.measured:
-            cases = [case for case in pair.cases if not case.error]
+            cases = [case for case in pair.cases if PLAIN in case.arms]
             for k in pair.inputs.num_draft_tokens:
                 for kind in dict.fromkeys(case.prompt.kind for case in cases):
                     of_kind = [c for c in cases if c.prompt.kind == kind and f"k={k}" in c.arms]
@@ -90,12 +90,16 @@ class SessionReport:
         for gate in dict.fromkeys(verdict.gate for verdict in self.verdicts):
             name = self.item_names.get(gate, gate).replace("_", " ")
             of_gate = [verdict for verdict in self.verdicts if verdict.gate == gate]
-            prompts = [v for v in of_gate if not v.subject.startswith("k=")]
+            # a prompt that several items asked for counts once, with its last verdict
+            prompts = {v.subject: v for v in of_gate if not v.subject.startswith("k=")}
             if prompts:
-                rows.append(_prompts_row(name, prompts))
+                rows.append(_prompts_row(name, list(prompts.values())))
+            items = {v.item.partition("[")[0] for v in of_gate}
             for verdict in of_gate:
-                if verdict not in prompts:
+                if verdict.subject not in prompts:
                     label = f"{name} {verdict.subject}" if several else name
+                    if len(items) > 1 and not verdict.item.startswith("gates.y"):
+                        label = f"{label} {verdict.item.rpartition('::')[2]}"
                     rows.append(
                         GateRow(
                             label,
@@ -121,10 +125,8 @@ def session_status(verdicts: Iterable[Verdict], *, interrupted: bool) -> Session
 
 def _prompts_row(name: str, verdicts: list[Verdict]) -> GateRow:
     passed = sum(verdict.status == "passed" for verdict in verdicts)
-    worst = session_status(verdicts, interrupted=False)
-    status: Status = "failed" if worst == "failed" else "passed"
-    if worst == "inconclusive":
-        status = "inconclusive"
+    found = {verdict.status for verdict in verdicts}
+    status: Status = next(s for s in ("failed", "inconclusive", "passed", "skipped") if s in found)
     limit = verdicts[0].limit_text
     tokens = sum(verdict.samples for verdict in verdicts)
     return GateRow(

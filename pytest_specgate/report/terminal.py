@@ -8,7 +8,8 @@ from typing import Any
 
 from ..engines.base import ModelInfo
 from ..gates.base import Verdict
-from ..gates.words import gigabytes, shown
+from ..gates.words import gigabytes
+from ..text import shown
 from .session_report import KindRow, SessionReport
 
 _LEAST_WIDTH = 60
@@ -49,9 +50,9 @@ def summary_lines(report: SessionReport, width: int) -> list[str]:
         lines += ["", *_kind_table(rows)]
     for verdict in report.verdicts:
         if verdict.status == "inconclusive":
-            lines += ["", *_wrapped(_undecided(report, verdict), width)]
+            lines += ["", *_wrapped(shown(_undecided(report, verdict)), width)]
             for advice in verdict.advice:
-                lines += _wrapped(f"  {advice}", width)
+                lines += _wrapped(f"  {shown(advice)}", width)
     if report.status == "incomplete":
         lines += ["", "Interrupted: incomplete, this is what was measured until then."]
     elif report.status == "nothing judged":

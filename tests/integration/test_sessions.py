@@ -208,9 +208,7 @@ def test_markers_and_fixtures_share_what_was_measured(
     result.assert_outcomes(passed=3, failed=1)
     assert result.ret == 1
     result.stdout.fnmatch_lines(
-        [
-            "*speedup failed: the speculative path is *x as fast as the plain path, the limit is 50.00x"
-        ]
+        ["*speedup failed: the speculative path is *x as fast as the plain path, the limit is 50*"]
     )
     result.stdout.fnmatch_lines(["acceptance failed: *the limit is 1.00*"])
     assert "AssertionError: the body does not run" not in result.stdout.str()

@@ -17,9 +17,10 @@ from pytest_specgate.gates.latency import LatencyGate
 from pytest_specgate.gates.memory import MemoryGate
 from pytest_specgate.gates.parity import ParityGate
 from pytest_specgate.gates.speedup import SpeedupGate
-from pytest_specgate.gates.words import count, gigabytes, shown
+from pytest_specgate.gates.words import count, gigabytes
 from pytest_specgate.measure.blocks import Blocks
 from pytest_specgate.measure.evidence import ArmEvidence, CaseEvidence, Evidence
+from pytest_specgate.text import shown
 from tests.fakes import (
     GB,
     engine_info,
@@ -317,7 +318,6 @@ def test_broken_counts_fail_though_the_text_agrees() -> None:
     case = make_case("a", make_arm(None), make_arm(3, broken="block 2 accepted 1 tokens, but"))
     verdict = judge(GATE, make_evidence(case))
     assert verdict.status == "failed"
-    assert verdict.observed_text == "differs"
 
 
 def test_broken_counts_are_evidence_of_a_difference() -> None:

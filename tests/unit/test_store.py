@@ -1,0 +1,563 @@
+"""What is generated, how often and in which order: the store on a pair that counts its calls."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any
+
+import pytest
+
+from pytest_specgate.config.plan import Inputs, Measure, Prompt
+from pytest_specgate.engines.base import EngineError
+from pytest_specgate.measure.evidence import Evidence, Trial
+from pytest_specgate.measure.store import Silent, Step, Store
+from tests.fakes import FakeEngine, FakePair, Script, make_inputs, make_prompts
+
+FIVE = Measure(warmup=1, min_rounds=5, max_rounds=5)
+WRONG = Script(wrong={"k=3": (100, 101, 9, 9, 9, 9, 9, 9)})
+
+
+class Recorder(Silent):
+    """Notes what a watcher is told."""
+
+    def __init__(self) -> None:
+        self.steps: list[Step] = []
+        self.trials: list[tuple[int, str, str]] = []
+        self.loads = 0
+
+    def loading(self, inputs: Inputs) -> None:
+        """Count."""
+        self.loads += 1
+
+    def trial_started(self, step: Step) -> None:
+        """Note."""
+        self.steps.append(step)
+
+    def trial_finished(self, trial: Trial, prompt: Prompt, arm: str) -> None:
+        """Note round, prompt and arm."""
+        self.trials.append((trial.round, prompt.id, arm))
+
+
+@dataclass
+class Bench:
+    """A store with its doubles."""
+
+    pair: FakePair = field(default_factory=FakePair)
+    refuses: dict[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.watcher = Recorder()
+        self.engine = FakeEngine(self.pair, self.refuses)
+        self.prepared: list[Inputs] = []
+        self.store = Store({"fake": lambda: self.engine}, self.watcher, self.prepared.append)
+
+    def rounds(self, inputs: Inputs, measure: Measure = FIVE) -> Evidence:
+        """The rounds of a measurement that no gate wants more of."""
+        return self.store.campaign(inputs).rounds(inputs, measure, lambda _: False)
+
+    def parity(self, inputs: Inputs) -> Evidence:
+        """The parity pass alone."""
+        return self.store.campaign(inputs).parity_pass(inputs)
+
+
+def never(_: Evidence) -> bool:
+    """No gate wants another round."""
+    return False
+
+
+def always(_: Evidence) -> bool:
+    """A gate that never has enough."""
+    return True
+
+
+def trials_of(evidence: Evidence) -> dict[str, dict[str, int]]:
+    """prompt -> arm -> number of trials."""
+    return {
+        case.prompt.id: {name: len(arm.trials) for name, arm in case.arms.items()}
+        for case in evidence.cases
+    }
+
+
+# -- generated once --------------------------------------------------------------------------------
+
+
+def test_two_gates_share_what_was_generated() -> None:
+    """Parity, then two gates with rounds: one observed run and five trials an arm, no more."""
+    bench, inputs = Bench(), make_inputs(make_prompts("a", "b"), 3)
+    bench.parity(inputs)
+    first = bench.rounds(inputs)
+    second = bench.rounds(inputs)
+    bench.parity(inputs)
+    assert first == replace(second, swap_growth_bytes=first.swap_growth_bytes)
+    assert bench.pair.counted == {
+        (text, arm): 6 for text in ("say a", "say b") for arm in ("plain", "k=3")
+    }
+    assert bench.engine.loads == ["org/target"]
+    assert bench.prepared == [inputs]
+
+
+def test_the_plain_arm_is_shared_by_all_k() -> None:
+    """Four items, one a number of draft tokens, registered beforehand: six plain runs."""
+    bench, inputs = Bench(), make_inputs(make_prompts("a"), 1, 2, 3, 5)
+    bench.store.campaign(inputs).register(inputs, rounds=5)
+    for k in inputs.num_draft_tokens:
+        evidence = bench.rounds(replace(inputs, num_draft_tokens=(k,)))
+        assert trials_of(evidence) == {"a": {"plain": 5, f"k={k}": 5}}
+    assert bench.pair.counted == {
+        ("say a", arm): 6 for arm in ("plain", "k=1", "k=2", "k=3", "k=5")
+    }
+
+
+def test_one_more_k_after_the_parity_pass() -> None:
+    """Only the missing arm is generated; arms stand in the order of k."""
+    bench, inputs = Bench(), make_inputs(make_prompts("a"), 5)
+    bench.parity(inputs)
+    evidence = bench.parity(replace(inputs, num_draft_tokens=(1, 5)))
+    assert bench.pair.made == [("say a", "plain"), ("say a", "k=5"), ("say a", "k=1")]
+    assert list(evidence.cases[0].arms) == ["plain", "k=1", "k=5"]
+
+
+def test_evidence_is_cut_to_what_was_asked() -> None:
+    """One prompt of two, one arm of two."""
+    bench, inputs = Bench(), make_inputs(make_prompts("a", "b"), 1, 3)
+    bench.parity(inputs)
+    part = replace(inputs, num_draft_tokens=(3,)).only(inputs.prompts[1])
+    evidence = bench.store.campaign(inputs).evidence(part)
+    assert [case.prompt.id for case in evidence.cases] == ["b"]
+    assert list(evidence.cases[0].arms) == ["plain", "k=3"]
+    assert evidence.pair == bench.pair.info
+    assert evidence.engine == bench.engine.describe()
+
+
+def test_equal_prompts_under_two_ids_are_generated_once() -> None:
+    """Each asker sees its own id; another budget is another prompt."""
+    bench = Bench()
+    prompts = (
+        Prompt("one", "same", "x", 8),
+        Prompt("two", "same", "y", 8),
+        Prompt("long", "same", "x", 16),
+    )
+    evidence = bench.parity(make_inputs(prompts, 3))
+    assert [case.prompt.id for case in evidence.cases] == ["one", "two", "long"]
+    assert [len(case.plain.generation.tokens) for case in evidence.cases] == [8, 8, 16]
+    assert bench.pair.counted == {("same", "plain"): 2, ("same", "k=3"): 2}
+
+
+def test_campaigns_are_told_apart_by_their_options() -> None:
+    """Another temperature, seed or template measures anew; another budget or prompt does not."""
+    store, inputs = Bench().store, make_inputs(make_prompts("a"), 3)
+    same = [
+        replace(inputs, num_draft_tokens=(5,)),
+        replace(inputs, decoding=replace(inputs.decoding, max_tokens=9)),
+        replace(inputs, prompts=make_prompts("b")),
+    ]
+    other = [
+        replace(inputs, decoding=replace(inputs.decoding, temperature=0.5)),
+        replace(inputs, decoding=replace(inputs.decoding, seed=1)),
+        replace(inputs, chat_template_args={"enable_thinking": False}),
+        make_inputs(inputs.prompts, 3, target="org/another"),
+    ]
+    assert {id(store.campaign(i)) for i in [inputs, *same]} == {id(store.campaign(inputs))}
+    assert len({id(store.campaign(i)) for i in [inputs, *other]}) == 5
+    assert len(list(store.campaigns())) == 5
+
+
+def test_a_fresh_campaign_shares_the_pair_alone() -> None:
+    """Generated again, not loaded again."""
+    bench, inputs = Bench(), make_inputs(make_prompts("a"), 3)
+    bench.parity(inputs)
+    bench.store.fresh_campaign(inputs).parity_pass(inputs)
+    assert bench.pair.counted[("say a", "plain")] == 2
+    assert len(bench.engine.loads) == 1
+
+
+# -- rounds ----------------------------------------------------------------------------------------
+
+
+def orders(bench: Bench) -> dict[int, list[tuple[str, str]]]:
+    """round -> (prompt, arm) in the order of the trials."""
+    return {
+        number: [(prompt, arm) for _, prompt, arm in group]
+        for number, group in groupby(bench.watcher.trials, key=lambda trial: trial[0])
+    }
+
+
+def six_rounds(seed: int) -> dict[int, list[tuple[str, str]]]:
+    """Four prompts on four arms."""
+    bench = Bench()
+    inputs = make_inputs(make_prompts("a", "b", "c", "d"), 1, 3, 5, seed=seed)
+    bench.rounds(inputs, Measure(1, 6, 6))
+    return orders(bench)
+
+
+def test_every_round_has_each_arm_once() -> None:
+    """Once a prompt, the arms of a prompt back to back."""
+    rounds = six_rounds(1)
+    assert list(rounds) == [1, 2, 3, 4, 5, 6]
+    for order in rounds.values():
+        assert set(Counter(order).values()) == {1}
+        assert len(order) == 4 * 4
+        assert len([prompt for prompt, _ in groupby(order, key=lambda pair: pair[0])]) == 4
+
+
+def test_orders_differ_between_rounds_and_repeat_with_the_seed() -> None:
+    """Prompts and arms are both shuffled."""
+    first, again, other = six_rounds(1), six_rounds(1), six_rounds(2)
+    assert first == again
+    assert first != other
+    assert len({tuple(order) for order in first.values()}) == 6
+    assert len({tuple(dict.fromkeys(p for p, _ in order)) for order in first.values()}) > 1
+    of_a = [tuple(arm for prompt, arm in order if prompt == "a") for order in first.values()]
+    assert len(set(of_a)) > 1
+    assert len({arms.index("plain") for arms in of_a}) > 1  # plain is not always first
+
+
+def test_the_times_are_those_of_the_rounds() -> None:
+    """The parity pass took 99 s a token and does not count; ratios are exact."""
+
+    def seconds(prompt: str, arm: str, number: int) -> float:
+        if number == 0:
+            return 99.0
+        return 0.25 * number if arm == "plain" else 0.125
+
+    bench = Bench(FakePair(seconds=seconds))
+    evidence = bench.rounds(make_inputs(make_prompts("a"), 3))
+    assert evidence.ratios() == {"a": [2.0, 4.0, 6.0, 8.0, 10.0]}
+    assert evidence.speedup == 6.0
+    plain = evidence.cases[0].plain.trials
+    assert [trial.round for trial in plain] == [1, 2, 3, 4, 5]
+    assert [trial.e2e_s for trial in plain] == [2.0, 4.0, 6.0, 8.0, 10.0]
+    assert [trial.ttft_s for trial in plain] == [0.25, 0.5, 0.75, 1.0, 1.25]
+    assert plain[0].decode_s == 1.75
+    assert plain[0].decode_tokens_per_s == 4.0
+
+
+def test_decode_speed_begins_past_the_first_block() -> None:
+    """k = 3, two of three accepted and the target's own: three tokens came at once."""
+    bench = Bench(FakePair(seconds=lambda *_: 0.5))
+    evidence = bench.rounds(make_inputs(make_prompts("a"), 3))
+    (arm,) = evidence.cases[0].speculative
+    assert arm.first_block == 3
+    assert arm.trials[0].past_first_block == (5, 2.5)
+    assert evidence.cases[0].plain.trials[0].past_first_block == (7, 3.5)
+
+
+def test_the_parity_pass_keeps_its_own_output() -> None:
+    """Caches and calls are those of the observed run, blocks are counted from it."""
+    evidence = Bench().rounds(make_inputs(make_prompts("a"), 3))
+    (arm,) = evidence.cases[0].speculative
+    assert arm.generation.kv_bytes == (2 * 10**8, 10**8)
+    assert arm.generation.calls is not None
+    assert arm.drafted is True
+    assert arm.broken is None
+    assert arm.blocks is not None
+    # matches True, True, False: 3 proposed and 2 accepted, twice, then 2 left and both accepted
+    assert [(b.proposed, b.accepted) for b in arm.blocks.blocks] == [(3, 2), (3, 2), (2, 2)]
+    assert evidence.acceptance_rate == 6 / 8
+    assert evidence.draft_share == 6 / 8
+    assert evidence.exact
+
+
+def test_wants_is_asked_from_the_minimum_on() -> None:
+    """It sees the rounds so far, and its no ends them."""
+    bench, inputs = Bench(), make_inputs(make_prompts("a", "b"), 3)
+    seen: list[int] = []
+
+    def wants(evidence: Evidence) -> bool:
+        seen.append(evidence.rounds)
+        return evidence.rounds < 8
+
+    evidence = bench.store.campaign(inputs).rounds(inputs, Measure(1, 5, 12), wants)
+    assert seen == [5, 6, 7, 8]
+    assert evidence.rounds == 8
+    assert bench.pair.counted[("say a", "k=3")] == 9
+
+
+def test_the_maximum_of_rounds_holds() -> None:
+    """However much a gate wants."""
+    bench, inputs = Bench(), make_inputs(make_prompts("a"), 3)
+    evidence = bench.store.campaign(inputs).rounds(inputs, Measure(1, 5, 7), always)
+    assert evidence.rounds == 7
+    assert bench.pair.counted[("say a", "plain")] == 8
+
+
+def test_a_second_gate_continues_the_rounds_of_the_first() -> None:
+    """Five are there; the next asks for three more."""
+    bench, inputs = Bench(), make_inputs(make_prompts("a"), 3)
+    campaign = bench.store.campaign(inputs)
+    campaign.rounds(inputs, Measure(1, 5, 12), never)
+    evidence = campaign.rounds(inputs, Measure(1, 5, 12), lambda e: e.rounds < 8)
+    assert [trial.round for trial in evidence.cases[0].plain.trials] == list(range(1, 9))
+    assert bench.pair.counted[("say a", "plain")] == 9
+
+
+def test_registered_prompts_are_timed_together() -> None:
+    """One round holds the prompts of every gate, so that drift falls on all alike."""
+    bench, inputs = Bench(), make_inputs(make_prompts("a", "b"), 3)
+    campaign = bench.store.campaign(inputs)
+    campaign.register(inputs, rounds=5)
+    campaign.rounds(inputs.only(inputs.prompts[0]), FIVE, never)
+    assert trials_of(campaign.evidence(inputs)) == {
+        "a": {"plain": 5, "k=3": 5},
+        "b": {"plain": 5, "k=3": 5},
+    }
+    made = len(bench.pair.made)
+    campaign.rounds(inputs.only(inputs.prompts[1]), FIVE, never)
+    assert len(bench.pair.made) == made
+
+
+def test_prompts_for_parity_alone_are_not_timed() -> None:
+    """Registered without rounds."""
+    bench, inputs = Bench(), make_inputs(make_prompts("a", "b"), 3)
+    campaign = bench.store.campaign(inputs)
+    campaign.register(inputs.only(inputs.prompts[1]), rounds=0)
+    campaign.rounds(inputs.only(inputs.prompts[0]), FIVE, never)
+    assert ("say b", "plain") not in bench.pair.counted
+    bench.parity(inputs)
+    assert bench.pair.counted[("say b", "plain")] == 1
+
+
+@pytest.mark.parametrize("warmup", [1, 2, 4])
+def test_warm_up_passes_are_thrown_away(warmup: int) -> None:
+    """The first is the parity pass; the others are run like rounds, and not told of."""
+
+    def seconds(prompt: str, arm: str, number: int) -> float:
+        return 99.0 if number < warmup else 0.1
+
+    bench, inputs = Bench(FakePair(seconds=seconds)), make_inputs(make_prompts("a", "b"), 3)
+    evidence = bench.rounds(inputs, Measure(warmup, 5, 5))
+    assert set(bench.pair.counted.values()) == {warmup + 5}
+    assert trials_of(evidence) == {name: {"plain": 5, "k=3": 5} for name in "ab"}
+    assert max(t.e2e_s for c in evidence.cases for t in c.plain.trials) < 1
+    assert {number for number, *_ in bench.watcher.trials} == {1, 2, 3, 4, 5}
+    made = len(bench.pair.made)
+    bench.rounds(inputs, Measure(warmup, 5, 5))
+    assert len(bench.pair.made) == made  # warm stays warm
+
+
+def test_steps_tell_where_it_stands() -> None:
+    """Round 0 is the warm-up pass; the time left is known after the first trial."""
+    bench = Bench()
+    bench.rounds(make_inputs(make_prompts("a"), 3), Measure(1, 2, 2))
+    steps = bench.watcher.steps
+    assert [step.round for step in steps] == [0, 0, 1, 1, 2, 2]
+    assert {step.rounds for step in steps} == {2}
+    assert [step.arm for step in steps[:2]] == ["plain", "k=3"]
+    assert steps[0].remaining_s is None
+    assert all(step.remaining_s is not None for step in steps[1:])
+
+
+@pytest.mark.parametrize("warmup", [1, 2, 3])
+def test_planned_trials_are_those_that_are_made(warmup: int) -> None:
+    """Least where no gate wants more, most where one always does; parity prompts included."""
+    for wants, index in ((never, 0), (always, 1)):
+        bench, inputs = Bench(), make_inputs(make_prompts("a", "b", "c"), 1, 3)
+        timed = replace(inputs, prompts=inputs.prompts[:2])
+        measure = Measure(warmup, 5, 7)
+        campaign = bench.store.campaign(inputs)
+        campaign.register(inputs, rounds=0)
+        campaign.register(timed, rounds=5)
+        planned = campaign.planned_trials(measure)
+        campaign.parity_pass(inputs)
+        campaign.rounds(timed, measure, wants)
+        assert planned[index] == len(bench.pair.made)
+        assert planned == (3 * 3 + 2 * 3 * (5 + warmup - 1), 3 * 3 + 2 * 3 * (7 + warmup - 1))
+
+
+# -- what must not be timed ------------------------------------------------------------------------
+
+
+def test_a_prompt_that_fails_parity_is_never_timed() -> None:
+    """One run an arm; the others go on."""
+    bench = Bench(FakePair({"say b": WRONG}))
+    evidence = bench.store.campaign(inputs := make_inputs(make_prompts("a", "b"), 3)).rounds(
+        inputs, Measure(1, 5, 12), lambda e: e.rounds < 6
+    )
+    assert bench.pair.counted == {
+        ("say a", "plain"): 7,
+        ("say a", "k=3"): 7,
+        ("say b", "plain"): 1,
+        ("say b", "k=3"): 1,
+    }
+    assert [case.prompt.id for case in evidence.timed] == ["a"]
+    assert evidence.rounds == 6
+    assert not evidence.exact
+
+
+def test_sampled_outputs_differ_and_are_timed() -> None:
+    """At temperature > 0 the two paths draw differently, and each round may as well."""
+    pair = FakePair({"say a": WRONG}, unstable={("say a", "plain", 2): (7, 8, 9)})
+    evidence = Bench(pair).rounds(make_inputs(make_prompts("a"), 3, temperature=0.7))
+    assert trials_of(evidence) == {"a": {"plain": 5, "k=3": 5}}
+    assert evidence.cases[0].plain.unstable is None
+    assert evidence.cases[0].plain.trials[1].tokens == 3
+    assert len(evidence.timed) == 1
+
+
+@pytest.mark.parametrize("arm", ["plain", "k=3"])
+def test_an_unstable_round_is_recorded_and_the_last(arm: str) -> None:
+    """Round 2 says something else from token 3 on: that is told, and nothing is timed again."""
+    odd = (100, 101, 102, 9, 9, 9, 9, 9)
+    bench = Bench(FakePair(unstable={("say b", arm, 2): odd}))
+    inputs = make_inputs(make_prompts("a", "b"), 3)
+    evidence = bench.rounds(inputs)
+    case = evidence.cases[1]
+    assert case.arms[arm].unstable == ("round 2 differs from the parity pass at output token 3")
+    assert [name for name, a in case.arms.items() if a.unstable] == [arm]
+    assert bench.pair.counted[("say b", arm)] == 3
+    assert bench.pair.counted[("say a", arm)] == 6
+    made = len(bench.pair.made)
+    bench.rounds(inputs)
+    assert len(bench.pair.made) == made
+    assert [c.prompt.id for c in evidence.timed] == ["a"]
+
+
+def test_an_output_that_ends_earlier_in_a_round_is_unstable() -> None:
+    """It differs where it ends."""
+    bench = Bench(FakePair(unstable={("say a", "plain", 1): (100, 101)}))
+    evidence = bench.rounds(make_inputs(make_prompts("a"), 3))
+    assert evidence.cases[0].plain.unstable == (
+        "round 1 differs from the parity pass at output token 2"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arm", "error"), [("plain", "no kernel"), ("k=3", "with the draft (k=3): no kernel")]
+)
+def test_an_engine_error_in_the_parity_pass(arm: str, error: str) -> None:
+    """The path is named; the prompt is not tried again, the others are measured."""
+    bench = Bench(FakePair(raises={("say a", arm, 0): EngineError("no kernel")}))
+    inputs = make_inputs(make_prompts("a", "b"), 3)
+    evidence = bench.rounds(inputs)
+    bench.rounds(inputs)
+    bench.parity(inputs)
+    assert evidence.cases[0].error == error
+    assert bench.pair.counted[("say a", arm)] == 1
+    assert [case.prompt.id for case in evidence.timed] == ["b"]
+    assert evidence.rounds == 5
+
+
+def test_an_engine_error_in_a_round() -> None:
+    """The round is named; the prompt is out, the others go on."""
+    bench = Bench(FakePair(raises={("say a", "k=3", 3): EngineError("out of memory")}))
+    inputs = make_inputs(make_prompts("a", "b"), 3)
+    evidence = bench.rounds(inputs)
+    bench.rounds(inputs)
+    assert evidence.cases[0].error == "in round 3: out of memory"
+    assert bench.pair.counted[("say a", "k=3")] == 4
+    assert [case.prompt.id for case in evidence.timed] == ["b"]
+    assert evidence.rounds == 5
+
+
+def test_a_prompt_that_cannot_be_encoded() -> None:
+    """The tokenizer's message, and nothing generated."""
+    bench = Bench()
+    evidence = bench.parity(make_inputs((Prompt("a", "", "x", 8),), 3))
+    assert evidence.cases[0].error == "the prompt is empty once it is turned into tokens"
+    assert bench.pair.made == []
+
+
+def test_an_engine_that_gives_no_token() -> None:
+    """An error, not an output of zero tokens."""
+    evidence = Bench(FakePair({"say a": Script(tokens=())})).rounds(
+        make_inputs(make_prompts("a"), 3)
+    )
+    assert "nothing was generated" in (evidence.cases[0].error or "")
+
+
+def test_a_pair_that_cannot_be_loaded_is_tried_once() -> None:
+    """Three prompts, two gates, one attempt; every prompt tells why."""
+    bench = Bench(refuses={"org/target": "the target org/target cannot be loaded: no such file"})
+    inputs = make_inputs(make_prompts("a", "b", "c"), 3)
+    bench.parity(inputs)
+    evidence = bench.rounds(inputs)
+    assert bench.engine.loads == ["org/target"]
+    assert [case.error for case in evidence.cases] == [bench.refuses["org/target"]] * 3
+    assert bench.pair.made == []
+    assert evidence.pair is None
+    with pytest.raises(EngineError, match="cannot be loaded"):
+        bench.store.pair(inputs)
+
+
+def test_one_pair_is_held_at_a_time() -> None:
+    """Another pair takes its place; coming back loads anew."""
+    bench = Bench()
+    for target in ("org/one", "org/two", "org/two", "org/one"):
+        bench.store.pair(make_inputs(make_prompts("a"), 3, target=target))
+    assert bench.engine.loads == ["org/one", "org/two", "org/one"]
+    assert bench.watcher.loads == 3
+
+
+def test_a_draft_that_is_ignored_shows() -> None:
+    """No draft call was made: the arm says so, and no block count is blamed."""
+    evidence = Bench(FakePair(ignores_draft=True)).parity(make_inputs(make_prompts("a"), 3))
+    (arm,) = evidence.cases[0].speculative
+    assert arm.drafted is False
+    assert arm.broken is None
+    assert not evidence.drafted
+    assert evidence.exact
+
+
+def test_an_engine_that_sees_no_calls() -> None:
+    """Whether it drafted is told by the flags."""
+    evidence = Bench(FakePair(sees_calls=False)).parity(make_inputs(make_prompts("a"), 3))
+    (arm,) = evidence.cases[0].speculative
+    assert (arm.drafted, arm.broken) == (None, None)
+    assert evidence.drafted
+    blind = FakePair({"say a": Script(matches=(False,))}, sees_calls=False)
+    assert not Bench(blind).parity(make_inputs(make_prompts("a"), 3)).drafted
+
+
+def test_prompts_need_a_budget() -> None:
+    """Inputs must be resolved first; this is a fault of the caller."""
+    inputs = make_inputs((Prompt("a", "say a"),), 3)
+    with pytest.raises(ValueError, match="max_tokens"):
+        Bench().parity(inputs)
+
+
+# -- interrupts ------------------------------------------------------------------------------------
+
+
+def interrupted_at(where: tuple[str, str, int], **more: Any) -> tuple[Bench, Inputs]:
+    """Three prompts on two speculative arms, interrupted there."""
+    bench = Bench(FakePair(raises={where: KeyboardInterrupt()}, **more))
+    inputs = make_inputs(make_prompts("a", "b", "c"), 1, 3)
+    with pytest.raises(KeyboardInterrupt):
+        bench.rounds(inputs)
+    return bench, inputs
+
+
+@pytest.mark.parametrize("prompt", ["a", "b", "c"])
+@pytest.mark.parametrize("arm", ["plain", "k=1", "k=3"])
+def test_an_interrupt_leaves_only_whole_rounds(prompt: str, arm: str) -> None:
+    """In the middle of round 3: every arm of a prompt has two trials, or every arm three."""
+    bench, inputs = interrupted_at((f"say {prompt}", arm, 3))
+    evidence = bench.store.campaign(inputs).evidence(inputs)
+    counts = trials_of(evidence)
+    assert set(counts[prompt].values()) == {2}
+    for arms in counts.values():
+        assert len(set(arms.values())) == 1
+        assert set(arms.values()) <= {2, 3}
+    assert evidence.rounds == 2
+    assert len(evidence.timed) == 3
+
+
+def test_rounds_go_on_after_an_interrupt() -> None:
+    """Prompts that were ahead wait for the others: five trials each, in order."""
+    bench, inputs = interrupted_at(("say b", "k=1", 3))
+    evidence = bench.rounds(inputs)
+    for case in evidence.cases:
+        for arm in case.arms.values():
+            assert [trial.round for trial in arm.trials] == [1, 2, 3, 4, 5]
+    assert bench.pair.counted[("say b", "k=1")] == 7  # one of them was interrupted
+
+
+def test_an_interrupt_in_the_parity_pass() -> None:
+    """A prompt whose arms are not all there is not there."""
+    bench, inputs = interrupted_at(("say b", "k=3", 0))
+    campaign = bench.store.campaign(inputs)
+    assert [case.prompt.id for case in campaign.cases()] == ["a"]
+    assert campaign.evidence(inputs).rounds == 0
+    assert [case.prompt.id for case in bench.rounds(inputs).timed] == ["a", "b", "c"]
