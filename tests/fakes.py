@@ -237,12 +237,13 @@ class FakePair:
             )
             flags, calls = run.flags, run.calls
         pace = self.seconds(text, arm, number)
+        times = tuple(accumulate(repeat(pace, len(tokens))))
         return Generation(
             tokens=tokens,
             text=text_of(tokens),
             from_draft=tuple(flags),
-            token_times_s=tuple(accumulate(repeat(pace, len(tokens)))),
-            e2e_s=pace * max(len(tokens), 1),
+            token_times_s=times,
+            e2e_s=times[-1] if times else pace,
             finish_reason="stop" if stopped or len(tokens) < max_tokens else "length",
             peak_memory_bytes=self.peaks.get(arm, 10 * GB),
             kv_bytes=(2 * 10**8, 10**8) if observe else None,

@@ -17,8 +17,10 @@ PROMPT = "def fibonacci(n: int) -> list[int]:"
 @spec_speedup(min=1.15)
 def test_release_pair(spec_evidence: Evidence) -> None:
     """Exact and faster; the markers judge, the body looks further at the same evidence."""
-    assert spec_evidence.acceptance_rate is not None
-    assert spec_evidence.acceptance_rate > 0.5
+    for k in spec_evidence.num_draft_tokens:  # figures of several k do not mix
+        rate = spec_evidence.for_arm(k).acceptance_rate
+        assert rate is not None
+        assert rate > 0.5
 
 
 def test_one_prompt_by_hand(spec_compare: Callable[..., Any]) -> None:

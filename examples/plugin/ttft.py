@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from pytest_specgate import Verdict
+from pytest_specgate import BaseGate, Verdict
 from pytest_specgate.config.spec import number
-from pytest_specgate.gates.base import BaseGate, nothing_to_judge
+from pytest_specgate.gates.base import nothing_to_judge
 
 if TYPE_CHECKING:
     from pytest_specgate import Evidence
+
+LEAST_TRIALS = 6  # fewer have no interval
 
 
 class TtftGate(BaseGate):
@@ -25,9 +27,13 @@ class TtftGate(BaseGate):
     options = {"max_seconds": number(above=0)}
     defaults = {"max_seconds": 1.0}
 
-    def wants_rounds(self, evidence: Evidence, options: Mapping[str, Any]) -> bool:
-        """Another round while this look decides nothing."""
+    def wants_rounds(
+        self, evidence: Evidence, options: Mapping[str, Any], most_rounds: int
+    ) -> bool:
+        """Another round while this look decides nothing, where most_rounds could decide."""
         if nothing_to_judge(evidence) or not (seconds := _ttft(evidence)):
+            return False
+        if most_rounds * len(evidence.timed) < LEAST_TRIALS:
             return False
         low, high = median_interval(seconds)
         return bool(low <= options["max_seconds"] < high)
@@ -63,7 +69,7 @@ def _ttft(evidence: Evidence) -> list[float]:
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """95 % interval of the median by order statistics; without bounds below six values."""
+    """95 % interval of the median by order statistics; without bounds below LEAST_TRIALS values."""
     ordered, count = sorted(values), len(values)
     below = 0.0  # chance that at most `rank` of the values lie under the true median
     for rank in range(count):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
+from ..config.plan import ModelRef
 from ..engines.base import ModelInfo
 from ..gates.base import Verdict
 from ..gates.words import gigabytes
 from ..text import shown
 from .session_report import KindRow, SessionReport
 
-_LEAST_WIDTH = 60
+_LEAST_WIDTH = 80  # narrower terminals wrap by themselves
 
 
 def explanation(name: str, verdict: Verdict) -> str:
@@ -47,7 +49,7 @@ def summary_lines(report: SessionReport, width: int) -> list[str]:
         lines += ["", *_gate_table(report, width)]
     rows = report.kind_rows()
     if rows:
-        lines += ["", *_kind_table(rows)]
+        lines += ["", *_kind_table(rows, width)]
     for verdict in report.verdicts:
         if verdict.status == "inconclusive":
             lines += ["", *_wrapped(shown(_undecided(report, verdict)), width)]
@@ -82,7 +84,7 @@ def _environment(report: SessionReport, width: int) -> list[str]:
         if pair.info is None or pair.inputs.target is None or pair.inputs.draft is None:
             continue
         ks = ", ".join(map(str, pair.inputs.num_draft_tokens))
-        names = (pair.inputs.target.short, pair.inputs.draft.short)
+        names = (_model_name(pair.inputs.target, "target"), _model_name(pair.inputs.draft, "draft"))
         wide = max(map(len, names))
         for role, name, info, end in (
             ("target", names[0], pair.info.target, ""),
@@ -94,6 +96,13 @@ def _environment(report: SessionReport, width: int) -> list[str]:
     if line := _versions(report.environment):
         lines += _wrapped(line, width)
     return lines
+
+
+def _model_name(ref: ModelRef, role: str) -> str:
+    """The short name; with its folder where it only repeats the role."""
+    if ref.short == role and ref.directory:
+        return f"{ref.directory.parent.name}/{role}"
+    return ref.short
 
 
 def _dtype(info: ModelInfo) -> str:
@@ -131,13 +140,14 @@ def _gate_table(report: SessionReport, width: int) -> list[str]:
         [shown(row.name), row.status, row.observed, row.limit, row.evidence]
         for row in report.gate_rows()
     ]
-    before = sum(max(map(len, column)) + 2 for column in list(zip(header, *rows, strict=True))[:4])
-    room = max(width - before, 12)
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    for column, least in ((4, 12), (3, 8), (2, 16), (0, 12)):
+        over = sum(widths) + 2 * (len(widths) - 1) - width
+        widths[column] = max(min(widths[column], least), widths[column] - max(over, 0))
     folded = []
     for row in rows:
-        parts = textwrap.wrap(row[4], room) or [""]
-        folded.append([*row[:4], parts[0]])
-        folded += [["", "", "", "", part] for part in parts[1:]]
+        cells = [textwrap.wrap(cell, room) or [""] for cell, room in zip(row, widths, strict=True)]
+        folded += [list(line) for line in zip_longest(*cells, fillvalue="")]
     return _table(header, folded, ())
 
 
@@ -145,14 +155,22 @@ def _figure(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 
 
-def _kind_table(rows: Sequence[KindRow]) -> list[str]:
+def _kind_table(rows: Sequence[KindRow], width: int) -> list[str]:
     several = len({row.num_draft_tokens for row in rows}) > 1
-    header = ["kind", "prompts", "plain tok/s", "spec tok/s", "speedup", "accepted", "mean len"]
-    header = [*header, "TTFT"]
+    second = "k" if several else "prompts"
+    header = [
+        "kind",
+        second,
+        "plain tok/s",
+        "spec tok/s",
+        "speedup",
+        "accepted",
+        "mean len",
+        "TTFT",
+    ]
     body = [
         [
-            f"{shown(row.kind)[:20]} k={row.num_draft_tokens}" if several else shown(row.kind)[:20],
-            str(row.prompts),
+            str(row.num_draft_tokens if several else row.prompts),
             _figure(row.plain_tokens_per_s, ".1f"),
             _figure(row.speculative_tokens_per_s, ".1f"),
             _figure(row.speedup, ".2f"),
@@ -162,4 +180,11 @@ def _kind_table(rows: Sequence[KindRow]) -> list[str]:
         ]
         for row in rows
     ]
-    return _table(header, body, range(1, 8))
+    others = sum(max(map(len, column)) + 2 for column in zip(header[1:], *body, strict=True))
+    room = max(width - others, 8)
+    named = [[_cut(shown(row.kind), room), *cells] for row, cells in zip(rows, body, strict=True)]
+    return _table(header, named, range(1, 8))
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else f"{text[: room - 2]}.."

@@ -16,7 +16,7 @@ import yaml
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 TWO_PROMPTS = """\
-{"id": "reply-01", "kind": "reply", "prompt": "Write a short, friendly answer."}
+{"id": "json-01", "kind": "json", "prompt": "Return only JSON with the keys name and city."}
 {"id": "python-01", "kind": "python", "prompt": "Write a Python function that adds two numbers."}
 """
 
@@ -46,7 +46,7 @@ class TestDownstream:
         result.assert_outcomes(passed=5, deselected=2)
         result.stdout.fnmatch_lines_random(
             [
-                "gates.yaml::parity?reply-01? PASSED*",
+                "gates.yaml::parity?json-01? PASSED*",
                 "gates.yaml::parity?python-01? PASSED*",
                 "test_release_pair.py::test_one_prompt_by_hand PASSED*",
                 "test_release_pair.py::test_structured_output PASSED*",

@@ -327,7 +327,7 @@ def test_option_given_twice_in_a_gate(refused: Refused, gate: str, option: str) 
         ("-0.001", "found -0.001"),
         ("-.inf", "must be a finite number, found -inf"),
         (".inf", "must be a finite number, found inf"),
-        ("1" + "0" * 400, "must be a finite number, found 1000"),
+        ("1" + "0" * 400, "must be a finite number, found a number of too many digits"),
     ],
 )
 def test_number_of_a_gate_out_of_bounds(
@@ -514,12 +514,18 @@ def test_version_is_missing(refused: Refused, content: str) -> None:
 # -- YAML ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("content", ["", "\n", "   \n", "# a comment\n", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize(
+    "content",
+    ["", "\n", "   \n", "# a comment\n", b"\xef\xbb\xbf"]
+    + ["null", "# first\nnull\n", "~", "# first\n~\n", "---", "---\n...\n", "--- null\n"],
+)
 def test_file_that_holds_nothing(refused: Refused, content: str | bytes) -> None:
     refused(content, None, "the file is empty", "a minimal one is", "version: 1", "gates:")
 
 
-@pytest.mark.parametrize("content", ["null", "~", "text", "3", "true", "[]", "- version: 1"])
+@pytest.mark.parametrize(
+    "content", ["text", "3", "true", "[]", "- version: 1", "'null'", "''", "'~'"]
+)
 def test_root_that_is_no_mapping(refused: Refused, content: str) -> None:
     refused(f"# first\n{content}\n", 2, "the file must be a mapping", "version: 1", "gates:")
 
@@ -564,8 +570,9 @@ def test_key_given_twice(refused: Refused, content: str, line: int, name: str, f
         ("gates: {1.5: {}}", "found 1.5"),
         ("gates: {true: {}}", "found "),
         ("gates: {null: {}}", "found "),
-        ("gates: {[parity]: {}}", "found "),
-        ("gates: {{parity: x}: {}}", "found "),
+        ("gates: {[parity]: {}}", "found a list or a mapping"),
+        ("gates: {{parity: x}: {}}", "found a list or a mapping"),
+        ("[version]: 1", "found a list or a mapping"),
         ("no: {}", "found "),
         ("gates: {speedup: {1: 2}}", "found 1"),
         ("pair: {1: x}", "found 1"),
@@ -610,19 +617,29 @@ def _bomb(levels: int) -> str:
         "measure:\n  warmup: {}",
         "pair:\n  target: {}",
         "gates:\n  parity: {}",
-        "gates:\n  {}: parity",
-        "gates:\n  ? {}\n  : parity",
     ],
 )
 def test_alias_bomb_in_an_allowed_key(refused: Refused, setting: str) -> None:
     content = "version: 1\n" + setting.format(_bomb(5)) + "\n"
+    _in_little_memory(lambda: refused(content, 3, "more than 10000 values"))
+
+
+@pytest.mark.parametrize("setting", ["gates:\n  {}: parity", "gates:\n  ? {}\n  : parity"])
+def test_alias_bomb_for_a_key(refused: Refused, setting: str) -> None:
+    content = "version: 1\n" + setting.format(_bomb(5)) + "\n"
+    words = "keys must be text, found a list or a mapping"
+    _in_little_memory(lambda: refused(content, 3, words))
+
+
+def _in_little_memory(check: Callable[[], object]) -> None:
+    """A million values would take far more."""
     tracemalloc.start()
     try:
-        refused(content, 3, "more than 10000 values")
+        check()
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert peak < 8e6  # a million values would take far more
+    assert peak < 8e6
 
 
 def test_alias_bomb_in_a_chat_template_argument(refused: Refused) -> None:
@@ -701,9 +718,14 @@ def test_tag_that_is_not_plain_data(refused: Refused, setting: str, tag: str) ->
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ("!!int abc", "cannot be read as a value"),
-        ("!!float abc", "cannot be read as a value"),
-        ("9" * 5000, "cannot be read as a value"),
+        ("!!int abc", "'abc' cannot be read as int"),
+        ("!!int ''", "'' cannot be read as int"),
+        ("!!int 1.5", "'1.5' cannot be read as int"),
+        ("!!float abc", "'abc' cannot be read as float"),
+        ("!!float ''", "'' cannot be read as float"),
+        ("!!bool abc", "'abc' cannot be read as bool"),
+        ("!!bool ''", "'' cannot be read as bool"),
+        ("9" * 5000, f"'{'9' * 40}' cannot be read as int"),
         ("!!str 1", "decoding.seed must be a whole number, found the text '1'"),
     ],
 )

@@ -127,7 +127,7 @@ def test_nothing_left_but_prompts_that_differ(name: str) -> None:
     verdict = judge(ALL[name], make_evidence(differing("a"), differing("b")))
     assert verdict.status == "failed"
     assert verdict.reason == (
-        "nothing to judge: none of 2 prompts gave the same output on both paths"
+        "nothing to judge: none of 2 prompts gave an output on both paths that can be trusted"
     )
     assert "parity" in verdict.advice[0]
 
@@ -367,7 +367,7 @@ def test_speedup_fails() -> None:
     assert verdict.advice
     early = judge(SpeedupGate(), make_evidence(*mix(1.05, rounds=5)))
     assert early.status == "inconclusive"
-    assert SpeedupGate().wants_rounds(make_evidence(*mix(1.05)), SpeedupGate.defaults)
+    assert SpeedupGate().wants_rounds(make_evidence(*mix(1.05)), SpeedupGate.defaults, 12)
 
 
 def test_speedup_of_a_noisy_machine_is_undecided() -> None:
@@ -377,7 +377,7 @@ def test_speedup_of_a_noisy_machine_is_undecided() -> None:
     assert verdict.status == "inconclusive"
     assert verdict.reason.startswith("undecided after 7 rounds: the noise (CV ")
     assert re.search(r"About (\d+) rounds .* --spec-rounds 5:\1;", verdict.advice[0])
-    assert SpeedupGate().wants_rounds(evidence, SpeedupGate.defaults)
+    assert SpeedupGate().wants_rounds(evidence, SpeedupGate.defaults, 12)
 
 
 def test_rounds_that_no_one_would_wait_for() -> None:
@@ -393,7 +393,7 @@ def test_speedup_wants_no_more_once_decided() -> None:
     """Passed, failed, or nothing to judge: no further round."""
     gate = SpeedupGate()
     for cases in (mix(2.0), mix(0.5, rounds=7), [differing()], [failed_case("a", "no")]):
-        assert not gate.wants_rounds(make_evidence(*cases), gate.defaults)
+        assert not gate.wants_rounds(make_evidence(*cases), gate.defaults, 12)
 
 
 @pytest.mark.parametrize("rounds", [2, 3, 4])
@@ -501,7 +501,9 @@ def test_latency_of_a_noisy_mix_is_undecided() -> None:
     assert verdict.advice == ("More trials narrow it: --spec-rounds 10",)
 
 
-@pytest.mark.parametrize(("prompts", "rounds", "needed"), [(9, 1, 7), (1, 59, 60), (11, 5, 6)])
+@pytest.mark.parametrize(
+    ("prompts", "rounds", "needed"), [(9, 1, 7), (1, 59, 60), (11, 5, 6), (60, 1, 2), (100, 1, 2)]
+)
 def test_below_sixty_trials_only_the_largest_is_shown(
     prompts: int, rounds: int, needed: int
 ) -> None:
@@ -510,7 +512,10 @@ def test_below_sixty_trials_only_the_largest_is_shown(
     verdict = judge(LatencyGate(), make_evidence(*mix(2.0, prompts=prompts, rounds=rounds)))
     assert verdict.status == "inconclusive"
     assert verdict.observed_text == f"{prompts / 2:.2f} s (max of {trials})"
-    assert verdict.reason == f"p95 cannot be estimated from {trials} trials: it takes 60 an arm"
+    of = f"{trials} trials in {rounds} round{'' if rounds == 1 else 's'}"
+    assert verdict.reason == (
+        f"p95 cannot be estimated from {of}: it takes 60 trials an arm in at least 2 rounds"
+    )
     assert f"--spec-rounds {needed};" in verdict.advice[0]
     assert verdict.observed is None  # the largest in seconds is no ratio
 
@@ -564,10 +569,35 @@ def test_both_limits_the_worse_one_counts() -> None:
 def test_latency_wants_rounds_up_to_sixty_trials() -> None:
     """Never for a better verdict."""
     gate = LatencyGate()
-    for prompts, rounds, wants in ((11, 5, True), (12, 5, False), (1, 59, True), (1, 60, False)):
+    cases = ((11, 5, True), (12, 5, False), (1, 59, True), (1, 60, False), (2, 29, True))
+    for prompts, rounds, wants in cases:
         evidence = make_evidence(*mix(1.0, prompts=prompts, rounds=rounds))
-        assert gate.wants_rounds(evidence, gate.defaults) is wants
-    assert not gate.wants_rounds(make_evidence(differing()), gate.defaults)
+        assert gate.wants_rounds(evidence, gate.defaults, 60) is wants
+    assert not gate.wants_rounds(make_evidence(differing()), gate.defaults, 1000)
+
+
+@pytest.mark.parametrize(
+    ("prompts", "most", "wants"),
+    [(5, 12, True), (5, 11, False), (4, 15, True), (4, 14, False), (1, 59, False), (1, 60, True)],
+)
+def test_latency_wants_no_round_where_sixty_trials_are_out_of_reach(
+    prompts: int, most: int, wants: bool
+) -> None:
+    """No maximum of rounds would decide it: none is spent."""
+    evidence = make_evidence(*mix(1.0, prompts=prompts, rounds=5))
+    assert LatencyGate().wants_rounds(evidence, LatencyGate.defaults, most) is wants
+
+
+@pytest.mark.parametrize(("rounds", "wants"), [(1, True), (2, False), (3, False)])
+@pytest.mark.parametrize("prompts", [60, 61, 100])
+def test_latency_needs_two_rounds_however_many_prompts(
+    prompts: int, rounds: int, wants: bool
+) -> None:
+    """A single round has no spread."""
+    evidence = make_evidence(*mix(1.0, prompts=prompts, rounds=rounds))
+    assert LatencyGate().wants_rounds(evidence, LatencyGate.defaults, 12) is wants
+    verdict = judge(LatencyGate(), evidence, p95_max_ratio=1.5)
+    assert verdict.status == ("inconclusive" if wants else "passed")
 
 
 def test_latency_without_a_limit() -> None:
@@ -597,7 +627,7 @@ def test_memory_passes() -> None:
     assert verdict.reason == "peak 10.80 GB"
     assert (verdict.observed, verdict.limit, verdict.unit) == (10.8, None, "GB")
     assert verdict.observed_text == "10.80 GB (draft +1.80 GB)"
-    assert verdict.limit_text == "10% free"
+    assert verdict.limit_text == ">= 10% free"
     assert verdict.evidence_text == "headroom 46%"
     assert verdict.evidence["ratio"] == pytest.approx(1.2)
     assert verdict.evidence["headroom"] == pytest.approx(0.46)
@@ -619,7 +649,7 @@ def test_memory_budget() -> None:
     assert failed.status == "failed"
     assert failed.reason == "the peak is 10.800 GB"
     assert failed.limit == 10.7
-    assert failed.limit_text == "<= 10.7 GB, 10% free"
+    assert failed.limit_text == "<= 10.7 GB, >= 10% free"
     assert failed.advice
     assert judge(MemoryGate(), PEAKS, max_gb=12.0).status == "passed"
 
@@ -736,7 +766,7 @@ def test_acceptance_of_one_cut_block() -> None:
     evidence = make_evidence(make_case("a", make_arm(None, tokens=(1, 2, 3)), arm))
     verdict = judge(AcceptanceGate(), evidence)
     assert verdict.status == "passed"
-    assert verdict.details[-1] == "one cut block"
+    assert verdict.details == ("accepted 3 of 3 proposed tokens in 1 block", "all cut short")
 
 
 def test_acceptance_without_a_proposal() -> None:

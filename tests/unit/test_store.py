@@ -131,8 +131,8 @@ def test_evidence_is_cut_to_what_was_asked() -> None:
     assert evidence.engine == bench.engine.describe()
 
 
-def test_equal_prompts_under_two_ids_are_generated_once() -> None:
-    """Each asker sees its own id; another budget is another prompt."""
+def test_equal_prompts_under_two_ids_are_generated_apart() -> None:
+    """Each id has a run of its own; so has another budget."""
     bench = Bench()
     prompts = (
         Prompt("one", "same", "x", 8),
@@ -142,7 +142,7 @@ def test_equal_prompts_under_two_ids_are_generated_once() -> None:
     evidence = bench.parity(make_inputs(prompts, 3))
     assert [case.prompt.id for case in evidence.cases] == ["one", "two", "long"]
     assert [len(case.plain.generation.tokens) for case in evidence.cases] == [8, 8, 16]
-    assert bench.pair.counted == {("same", "plain"): 2, ("same", "k=3"): 2}
+    assert bench.pair.counted == {("same", "plain"): 3, ("same", "k=3"): 3}
 
 
 def test_campaigns_are_told_apart_by_their_options() -> None:
@@ -445,7 +445,7 @@ def test_an_engine_error_in_a_round() -> None:
     inputs = make_inputs(make_prompts("a", "b"), 3)
     evidence = bench.rounds(inputs)
     bench.rounds(inputs)
-    assert evidence.cases[0].error == "in round 3: out of memory"
+    assert evidence.cases[0].error == "k=3, round 3: out of memory"
     assert bench.pair.counted[("say a", "k=3")] == 4
     assert [case.prompt.id for case in evidence.timed] == ["b"]
     assert evidence.rounds == 5
@@ -555,9 +555,10 @@ def test_rounds_go_on_after_an_interrupt() -> None:
 
 
 def test_an_interrupt_in_the_parity_pass() -> None:
-    """A prompt whose arms are not all there is not there."""
+    """The arms that were whole stay; nothing was timed, and the rest follows when asked again."""
     bench, inputs = interrupted_at(("say b", "k=3", 0))
     campaign = bench.store.campaign(inputs)
-    assert [case.prompt.id for case in campaign.cases()] == ["a"]
+    arms = {case.prompt.id: list(case.arms) for case in campaign.cases()}
+    assert arms == {"a": ["plain", "k=1", "k=3"], "b": ["plain", "k=1"]}
     assert campaign.evidence(inputs).rounds == 0
     assert [case.prompt.id for case in bench.rounds(inputs).timed] == ["a", "b", "c"]
