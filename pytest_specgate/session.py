@@ -26,7 +26,7 @@ from .prompts import builtin
 from .registry import Registry
 from .report.progress import Progress
 from .report.session_report import SessionReport, session_status
-from .report.terminal import summary_lines
+from .report.terminal import coloured, summary_lines
 from .saved_case import read_case
 
 _GATES_NAMES = ("gates.yaml", "gates.yml")
@@ -344,6 +344,6 @@ class SpecSession:
         if self._report is None:
             return
         reporter.section("specgate")
-        width = self._config.get_terminal_writer().fullwidth
-        for line in [*summary_lines(self._report, width), *self._notes]:
-            reporter.write_line(line)
+        writer = self._config.get_terminal_writer()
+        for line in [*summary_lines(self._report, writer.fullwidth), *self._notes]:
+            reporter.write_line(coloured(line, writer.markup))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -39,6 +40,22 @@ def explanation(name: str, verdict: Verdict) -> str:
             break_on_hyphens=False,
         )
     return "\n".join(lines)
+
+
+_COLOURS = {"passed": "green", "failed": "red", "inconclusive": "yellow", "skipped": "yellow"}
+_VERDICT = re.compile(rf"^(\S.*?  )({'|'.join(_COLOURS)})(?=  |$)")
+
+
+def coloured(line: str, markup: Callable[..., str]) -> str:
+    """A line of the gate table with its verdict in colour.
+
+    Args:
+        line: of the section.
+        markup: ``TerminalWriter.markup``, which does nothing where colour is off.
+    """
+    return _VERDICT.sub(
+        lambda row: row[1] + markup(row[2], **{_COLOURS[row[2]]: True}), line, count=1
+    )
 
 
 def summary_lines(report: SessionReport, width: int) -> list[str]:
