@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +96,7 @@ class Builder:
                 for name, gate in self.gates.items()
                 if name in DEFAULT_GATES
             )
-        plan = Plan(inputs, measure, gates, path, layer)
+        plan = Plan(compared_by(gates, inputs), measure, gates, path, layer)
         self.check(gates, inputs)
         return plan
 
@@ -127,6 +127,12 @@ class Builder:
             if value is not None:
                 layer["decoding", key] = checked("decoding", key, value, origin, Path())
         return layer
+
+
+def compared_by(gates: tuple[GateConfig, ...], inputs: Inputs) -> Inputs:
+    """The same inputs, compared in the mode of the parity gate among these, if any."""
+    modes = [gate.options["mode"] for gate in gates if gate.name == "parity"]
+    return replace(inputs, parity=modes[0]) if modes else inputs
 
 
 DEFAULT_GATES = ("parity", "speedup", "latency", "memory")

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from .spec import Invalid, path_of
 
@@ -97,9 +97,16 @@ class Measure:
     max_rounds: int = 12
 
 
+ParityMode = Literal["exact", "tie_aware", "scored"]
+
+
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What is generated: a pair, prompts with their own budgets, and the decoding options."""
+    """What is generated: a pair, prompts with their own budgets, and the decoding options.
+
+    ``parity`` is how outputs are compared: ``exact``; ``tie_aware``, which lets rounding through;
+    or ``scored``, by the teacher-forced check alone, without a plain output.
+    """
 
     target: ModelRef | None = None
     draft: ModelRef | None = None
@@ -109,6 +116,7 @@ class Inputs:
     engine: str = "mlx-lm"
     chat_template_args: Mapping[str, Any] = field(default_factory=dict)
     trust_remote_code: bool = False
+    parity: ParityMode = "exact"
 
     @property
     def has_pair(self) -> bool:

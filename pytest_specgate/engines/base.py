@@ -37,6 +37,11 @@ class Generation:
         kv_bytes: key-value caches at the end, target's and draft's; None unless observed.
         calls: every model call, draft's and target's; None unless observed or where the engine
             cannot see them.
+        logprobs: natural log probability of each token, as the run itself returned it; None unless
+            observed.
+        margins: largest less second largest log probability at each position; None unless
+            observed.
+        largest_proposal: the largest token id that the draft proposed; None unless observed.
     """
 
     tokens: tuple[int, ...]
@@ -48,6 +53,29 @@ class Generation:
     peak_memory_bytes: int | None = None
     kv_bytes: tuple[int, int] | None = None
     calls: tuple[Call, ...] | None = None
+    logprobs: tuple[float, ...] | None = None
+    margins: tuple[float, ...] | None = None
+    largest_proposal: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Scores:
+    """What the target says of emitted tokens in one pass over prompt + tokens.
+
+    Each position is judged on the prefix that was really there, so the figures hold after a first
+    difference as well. One value a token; natural logs.
+
+    Attributes:
+        logprobs: of the emitted tokens.
+        gaps: largest log probability less the emitted token's; 0 where it is the argmax.
+        margins: largest less second largest.
+        ulps: spacing of the logits' dtype at the largest logit.
+    """
+
+    logprobs: tuple[float, ...]
+    gaps: tuple[float, ...]
+    margins: tuple[float, ...]
+    ulps: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +86,7 @@ class ModelInfo:
         name: as the user named it.
         bytes: its weights in memory.
         parameters: number of weights, quantised ones unpacked.
+        embedding_rows: rows of the token embedding; larger ids read past its end.
         dtype: of the unquantised weights, such as ``bfloat16``.
         quantization: such as ``4-bit``, or None.
         digest: SHA-256 over config, tokenizer files and the headers of the weight files. It tells
@@ -72,6 +101,7 @@ class ModelInfo:
     quantization: str | None
     digest: str
     revision: str | None = None
+    embedding_rows: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +171,21 @@ class Pair(Protocol):
             prompt: ids, at least one.
             decoding: passed whole to either path; its max_tokens gives way to the argument.
             max_tokens: at least 1.
-            num_draft_tokens: k, or None for the plain path.
-            observe: note model calls and cache sizes; the times of such a run do not count.
+            num_draft_tokens: k, None for the plain path, or 0 for the speculative path without
+                proposals, which only the diagnosis of a difference asks for.
+            observe: note model calls, cache sizes and log probabilities; the times of such a run
+                do not count.
             tick: for progress, called between tokens.
+
+        Raises:
+            EngineError: with the engine's own message.
+        """
+        ...
+
+    def score(
+        self, prompt: Sequence[int], tokens: Sequence[int], decoding: Decoding
+    ) -> Scores | None:
+        """One teacher-forced pass of the target over prompt + tokens; None where there is none.
 
         Raises:
             EngineError: with the engine's own message.

@@ -6,6 +6,7 @@ import gc
 import hashlib
 import inspect
 import json
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..config.plan import Decoding, Inputs, ModelRef
-from .base import Call, EngineError, EngineInfo, Generation, ModelInfo, PairInfo, Tick
+from .base import Call, EngineError, EngineInfo, Generation, ModelInfo, PairInfo, Scores, Tick
 
 _VERSIONED = ("mlx", "mlx-lm", "transformers", "tokenizers")
 _IDENTITY_FILES = (
@@ -32,6 +33,7 @@ _IDENTITY_FILES = (
     "model.safetensors.index.json",
 )
 _NEVER = float("inf")
+_MARGIN_BATCH = 32
 
 
 def _import_mlx() -> Any:
@@ -66,6 +68,7 @@ class _CallNotes:
         self._role = role
         self._notes = notes
         self.cache: Sequence[Any] = ()
+        self.inputs: list[Any] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._model, name)
@@ -75,6 +78,7 @@ class _CallNotes:
         if cache is None and args:
             cache = args[0]
         self.cache = cache or ()
+        self.inputs.append(inputs)
         self._notes.append(Call(self._role, int(inputs.shape[-1]), _offset(self.cache)))
         return self._model(inputs, *args, **kwargs)
 
@@ -165,15 +169,18 @@ class MlxLmPair:
         mx.random.seed(decoding.seed)
         mx.clear_cache()
         mx.reset_peak_memory()
+        margins = _Margins() if observe else None
         with _engine_errors("generating failed"), _no_collection():
             tokens, text, flags, times, e2e_s, reason = _drain(
-                lambda: stream_generate(target, self.tokenizer, ids, **options), tick
+                lambda: stream_generate(target, self.tokenizer, ids, **options), tick, margins
             )
         peak = int(mx.get_peak_memory())
-        kv_bytes = None
+        kv_bytes = largest = None
         if observe:
             caches = [_cache_bytes(side.cache) for side in (target, draft)]
             kv_bytes = (caches[0], caches[1])
+            if num_draft_tokens:
+                largest = _largest_proposal(target.inputs, len(prompt))
         return Generation(
             tokens=tuple(tokens),
             text="".join(text),
@@ -184,7 +191,105 @@ class MlxLmPair:
             peak_memory_bytes=peak,
             kv_bytes=kv_bytes,
             calls=tuple(calls) if observe else None,
+            logprobs=margins.logprobs() if margins else None,
+            margins=margins.margins() if margins else None,
+            largest_proposal=largest,
         )
+
+    def score(
+        self, prompt: Sequence[int], tokens: Sequence[int], decoding: Decoding
+    ) -> Scores | None:
+        """One pass of the target over prompt + tokens; see ``Pair.score``."""
+        mx = _import_mlx()
+        from mlx_lm.models.cache import make_prompt_cache
+
+        ids = [*prompt, *tokens[:-1]]
+        first = len(prompt) - 1  # the position whose logits judge the first emitted token
+        rows: list[tuple[float, float, float, float]] = []
+        with _engine_errors("the teacher-forced pass failed"):
+            cache = make_prompt_cache(self.target)
+            for start in range(0, len(ids), decoding.prefill_step_size):
+                part = ids[start : start + decoding.prefill_step_size]
+                logits = self.target(mx.array([part]), cache=cache)[0]
+                mx.eval(logits, [layer.state for layer in cache])
+                skip = max(first - start, 0)
+                if skip < len(part):
+                    emitted = tokens[start + skip - first :][: len(part) - skip]
+                    rows += _judged(mx, logits[skip:], emitted)
+        mx.clear_cache()
+        columns = [tuple(column) for column in zip(*rows, strict=True)]
+        return Scores(*columns)
+
+
+def _judged(
+    mx: Any, logits: Any, emitted: Sequence[int]
+) -> list[tuple[float, float, float, float]]:
+    """(log probability, gap, margin, ulp) of each emitted token under its row of logits."""
+    bits = {"bfloat16": 7, "float16": 10}.get(str(logits.dtype).rsplit(".", 1)[-1], 23)
+    rows = logits.astype(mx.float32)
+    top = mx.topk(rows, 2, axis=-1)
+    best, second = mx.max(top, axis=-1), mx.min(top, axis=-1)
+    chosen = mx.take_along_axis(rows, mx.array([[t] for t in emitted]), axis=-1)[:, 0]
+    normalizer = mx.logsumexp(rows, axis=-1)
+    ulps = [2.0 ** (math.frexp(value)[1] - 1 - bits) for value in _floats(best)]
+    columns = (_floats(x) for x in (chosen - normalizer, best - chosen, best - second))
+    return [(*row, ulp) for row, ulp in zip(zip(*columns, strict=True), ulps, strict=True)]
+
+
+def _floats(array: Any) -> list[float]:
+    return [float(value) for value in array.tolist()]
+
+
+def _largest_proposal(inputs: Sequence[Any], prompt_tokens: int) -> int | None:
+    """The largest id among the proposals that the target checked, prompt left out."""
+    consumed, largest = 0, None
+    for array in inputs:
+        length = int(array.shape[-1])
+        consumed += length
+        if consumed <= prompt_tokens:
+            continue
+        proposals = min(length - 1, consumed - prompt_tokens)
+        if proposals > 0:
+            found = int(array[0, -proposals:].max().item())
+            largest = found if largest is None else max(largest, found)
+    return largest
+
+
+class _Margins:
+    """Log probability and top-2 margin of each token, taken from the responses of the run."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[Any, int]] = []
+        self._rows: list[tuple[float, float]] = []
+
+    def note(self, logprobs: Any, token: int) -> None:
+        """Keep a response's vector; a batch of them is reduced before they fill the memory."""
+        self._kept.append((logprobs, token))
+        if len(self._kept) >= _MARGIN_BATCH:
+            self._reduce()
+
+    def _reduce(self) -> None:
+        import mlx.core as mx
+
+        if not self._kept:
+            return
+        rows = mx.stack([vector for vector, _ in self._kept]).astype(mx.float32)
+        tokens = mx.array([[token] for _, token in self._kept])
+        chosen = mx.take_along_axis(rows, tokens, axis=-1)[:, 0]
+        top = mx.topk(rows, 2, axis=-1)
+        margins = mx.max(top, axis=-1) - mx.min(top, axis=-1)
+        self._rows += list(zip(_floats(chosen), _floats(margins), strict=True))
+        self._kept.clear()
+
+    def logprobs(self) -> tuple[float, ...]:
+        """Natural log probability of each token."""
+        self._reduce()
+        return tuple(row[0] for row in self._rows)
+
+    def margins(self) -> tuple[float, ...]:
+        """Largest less second largest log probability."""
+        self._reduce()
+        return tuple(row[1] for row in self._rows)
 
 
 @contextmanager
@@ -200,7 +305,7 @@ def _no_collection() -> Iterator[None]:
 
 
 def _drain(
-    start: Callable[[], Iterator[Any]], tick: Tick | None
+    start: Callable[[], Iterator[Any]], tick: Tick | None, margins: _Margins | None
 ) -> tuple[list[int], list[str], list[bool], list[float], float, str | None]:
     """Run a stream to its end, noting each token and its time. This loop is what is timed."""
     tokens: list[int] = []
@@ -218,6 +323,8 @@ def _drain(
         flags.append(response.from_draft)
         times.append(now)
         reason = response.finish_reason
+        if margins is not None:
+            margins.note(response.logprobs, response.token)
         if now >= next_tick and tick:
             next_tick = tick(len(tokens), now)
     return tokens, text, flags, times, clock() - begin, reason
@@ -327,7 +434,16 @@ def _model_info(ref: ModelRef, model: Any, directory: Path | None) -> ModelInfo:
         quantization=", ".join(sorted(bits)) or None,
         digest=_digest(directory) if directory else "unknown",
         revision=directory.name if directory and ref.directory is None else None,
+        embedding_rows=_embedding_rows(model),
     )
+
+
+def _embedding_rows(model: Any) -> int | None:
+    """Rows of the first token embedding; None where the model shows none."""
+    for _, module in model.named_modules():
+        if type(module).__name__.endswith("Embedding") and hasattr(module, "weight"):
+            return int(module.weight.shape[0])
+    return None
 
 
 def _not_whole(directory: Path) -> str | None:

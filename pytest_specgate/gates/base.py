@@ -23,7 +23,8 @@ class Verdict:
     ``observed``, ``limit`` and ``spread`` (a 95 % interval) are in ``unit``; the ``*_text`` fields
     are the same figures as a person reads them. ``reason`` is one sentence; ``details`` are lines
     of evidence and ``advice`` lines of what to do, both for a person. ``item`` is the node id of
-    the test item that asked, set when the verdict is recorded.
+    the test item that asked, set when the verdict is recorded. ``kind`` is the diagnosis of a
+    parity failure.
     """
 
     gate: str
@@ -42,6 +43,7 @@ class Verdict:
     advice: tuple[str, ...] = ()
     evidence: Mapping[str, Any] = field(default_factory=dict)
     item: str = ""
+    kind: str | None = None
 
 
 class Gate(Protocol):
@@ -137,7 +139,7 @@ def nothing_to_judge(evidence: Evidence) -> tuple[str, tuple[str, ...]] | None:
             "that can be trusted",
             ("See the parity verdicts: speed and memory of a wrong output mean nothing.",),
         )
-    if not any(case.plain.generation.tokens for case in usable):
+    if not any(arm.generation.tokens for case in usable for arm in case.arms.values()):
         return "nothing was generated: every output is empty", (
             "Check the prompts and max_tokens, and that the first token is not always the end.",
         )

@@ -5,34 +5,41 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from ..config.spec import one_of
+from ..config.spec import integer, one_of
+from ..measure.diagnosis import kind_of
 from ..text import shown
 from .base import BaseGate, Needs, Scope, Verdict, nothing_to_judge
+from .parity_words import ADVICE, continuations, evidence_of, sentence, signals
 from .words import count
 
 if TYPE_CHECKING:
     from ..config.plan import Inputs
     from ..measure.evidence import ArmEvidence, CaseEvidence, Evidence, Parity
 
-_AROUND = 5
-
 
 class ParityGate(BaseGate):
-    """Every speculative arm of a prompt emits what the plain path emits."""
+    """Every speculative arm of a prompt emits what the plain path emits.
+
+    ``mode``: ``exact`` fails on any difference and names its kind. ``tie_aware`` lets through an
+    output in which every token is the target's choice within rounding, and counts those that are
+    not its first choice, at most ``max_near_ties`` a prompt. ``scored`` needs no plain output: one
+    teacher-forced pass judges each token, also at temperature > 0, where the log probabilities
+    that the speculative path returned are compared with the target's own.
+    """
 
     name = item = "parity"
     scope: Scope = "prompt"
     needs: Needs = "parity"
-    options = {"mode": one_of("exact")}
-    defaults = {"mode": "exact"}
+    options = {"mode": one_of("exact", "tie_aware", "scored"), "max_near_ties": integer(0)}
+    defaults = {"mode": "exact", "max_near_ties": 8}
 
     def complaint(self, options: Mapping[str, Any], inputs: Inputs) -> str | None:
         """Sampled outputs differ by design: mlx-lm's two paths draw differently."""
-        if inputs.decoding.temperature > 0:
+        if inputs.decoding.temperature > 0 and options["mode"] != "scored":
             return (
-                "exact parity needs temperature 0, found "
-                f"{inputs.decoding.temperature:g}: set decoding.temperature to 0.0, or list the "
-                "gates you want without parity"
+                f"{options['mode'].replace('_', '-')} parity needs temperature 0, found "
+                f"{inputs.decoding.temperature:g}: use mode: scored, which holds for sampled "
+                "output, or set decoding.temperature to 0.0"
             )
         return None
 
@@ -41,100 +48,138 @@ class ParityGate(BaseGate):
         (case,) = evidence.cases
         if case.error:
             return self.failed(subject, case.error)
-        if not case.plain.generation.tokens:
-            return self.failed(subject, "nothing was generated: the output is empty")
-        arms = {arm.num_draft_tokens: arm for arm in case.speculative}
-        different = [parity for parity in case.parity() if not parity.exact]
-        for parity in sorted(different, key=lambda p: p.tokens_equal):
-            return self._different(case, arms[parity.num_draft_tokens], parity, subject)
-        for arm in case.speculative:
-            if arm.broken:
-                return self.failed(
-                    subject,
-                    f"the text agrees, but the block counts do not: {arm.broken}",
-                    "The output agrees by luck: this pair or this mlx-lm release counts or rewinds "
-                    "its caches wrongly. Report it with the saved case.",
-                    **_shown(case, exact=False),
-                )
-        if problem := nothing_to_judge(evidence):
-            return self.failed(subject, problem[0], *problem[1], **_shown(case, exact=False))
+        for arm in sorted(case.speculative, key=lambda arm: arm.diagnosis is None):
+            if problem := self._problem(evidence, case, arm, options, subject):
+                return problem
+        if nothing := nothing_to_judge(evidence):
+            return self.failed(subject, nothing[0], *nothing[1], **_shown(case, "differs"))
+        ties = sum(len(_ties(arm)) for arm in case.speculative)
+        words = f"{count(ties, 'near tie')}" if ties else "exact"
+        if options["mode"] == "scored" and not ties:
+            words = "scored"
+        emitted = len(next(iter(case.arms.values())).generation.tokens)
         return Verdict(
             self.name,
             subject,
             "passed",
-            f"{count(len(case.plain.generation.tokens), 'token')} equal",
-            **_shown(case, exact=True),
+            f"{count(emitted, 'token')} equal" + (f" but for {words}" if ties else ""),
+            evidence={"near_ties": ties},
+            kind="near-tie" if ties else None,
+            **_shown(case, words),
+        )
+
+    def _problem(
+        self,
+        evidence: Evidence,
+        case: CaseEvidence,
+        arm: ArmEvidence,
+        options: Mapping[str, Any],
+        subject: str,
+    ) -> Verdict | None:
+        """The failed verdict that one arm gives, or None."""
+        parities = {parity.num_draft_tokens: parity for parity in case.parity()}
+        parity = parities.get(arm.num_draft_tokens or 0)
+        if options["mode"] == "scored":
+            if arm.check is not None and arm.check.wide:
+                return self._wide(case, arm, subject)
+        elif parity is not None and not parity.exact and not evidence.sampled:
+            let_through = options["mode"] == "tie_aware" and arm.only_ties and not arm.broken
+            if not let_through:
+                return self._different(evidence, case, arm, parity, subject)
+        if arm.broken:
+            return self.failed(
+                subject,
+                f"the text agrees, but the block counts do not: {arm.broken}",
+                "The output agrees by luck: this pair or this mlx-lm release counts or rewinds "
+                "its caches wrongly. Report it with the saved case.",
+                **self._kind(evidence, arm),
+                **_shown(case, "differs"),
+            )
+        if len(_ties(arm)) > options["max_near_ties"]:
+            ties, most = len(_ties(arm)), options["max_near_ties"]
+            return self.failed(
+                subject,
+                f"{ties} near ties with k = {arm.num_draft_tokens}, {most} are let through",
+                "So many are rare for rounding alone: look at the dtype of the logits, or raise "
+                "max_near_ties.",
+                kind="near-tie",
+                **_shown(case, f"{ties} near ties"),
+            )
+        return None
+
+    def _kind(self, evidence: Evidence, arm: ArmEvidence) -> dict[str, Any]:
+        if arm.diagnosis is None:
+            return {}
+        rows = evidence.pair.target.embedding_rows if evidence.pair else None
+        return {
+            "kind": kind_of(arm.diagnosis, arm.generation.largest_proposal, rows),
+            "evidence": evidence_of(arm.diagnosis, arm.generation, rows),
+        }
+
+    def _wide(self, case: CaseEvidence, arm: ArmEvidence, subject: str) -> Verdict:
+        assert arm.check is not None
+        first, check = arm.check.wide[0], arm.check
+        return self.failed(
+            subject,
+            f"output token {first} is not the target's own choice (k = {arm.num_draft_tokens})",
+            "Run again in mode exact, which also says which kind of fault it is.",
+            details=(
+                f"tokens off by more than rounding   {len(check.wide)} of {len(check.scores.gaps)}",
+                f"gap at the first                   {check.scores.gaps[first]:.3g} nats",
+                f"noise floor                        {check.floor:.2g} nats",
+            ),
+            evidence={"wide": list(check.wide), "noise_floor": check.floor},
+            **_shown(case, "differs"),
         )
 
     def _different(
-        self, case: CaseEvidence, arm: ArmEvidence, parity: Parity, subject: str
+        self,
+        evidence: Evidence,
+        case: CaseEvidence,
+        arm: ArmEvidence,
+        parity: Parity,
+        subject: str,
     ) -> Verdict:
-        name = f"k = {arm.num_draft_tokens}"
         if parity.first_difference is None:
             return self.failed(
                 subject,
-                f"the token ids are equal with {name}, but the text is not",
+                f"the token ids are equal with k = {arm.num_draft_tokens}, but the text is not",
                 "The detokenizer gave two texts for the same ids: report it to mlx-lm.",
                 details=(
                     f"plain  {shown(case.plain.generation.text)[:200]}",
                     f"spec   {shown(arm.generation.text)[:200]}",
                 ),
-                **_shown(case, exact=False),
+                **_shown(case, "differs"),
             )
-        first = parity.first_difference
-        others = ", ".join(
-            f"{p.first_difference} (k = {p.num_draft_tokens})"
-            for p in case.parity()
-            if p.first_difference is not None
-        )
-        details = [
-            *_continuations(case, arm, first),
-            f"first difference   {others}",
-            _ids("plain ids", case.plain, first),
-            _ids("spec ids", arm, first),
-        ]
-        if arm.broken:
-            details.append(f"block counts       {arm.broken}")
+        kind = self._kind(evidence, arm)
+        name = kind.get("kind", "unexplained")
         return self.failed(
             subject,
-            f"from output token {first} on the speculative text is not the target's own ({name})",
-            "Do not rely on this pair's speculative output; run without the draft.",
-            details=tuple(details),
-            **_shown(case, exact=False),
+            f"{name}: {sentence(name, case, arm, parity.first_difference)}",
+            ADVICE[name],
+            details=(
+                *continuations(case, arm, parity.first_difference),
+                *signals(name, case, arm, evidence.pair),
+            ),
+            **{**kind, "kind": name},
+            **_shown(case, "differs"),
         )
 
 
-def _shown(case: CaseEvidence, *, exact: bool) -> dict[str, Any]:
-    emitted = len(case.plain.generation.tokens)
+def _ties(arm: ArmEvidence) -> tuple[int, ...]:
+    check = arm.check or (arm.diagnosis.check if arm.diagnosis else None)
+    return check.ties if check else ()
+
+
+def _shown(case: CaseEvidence, words: str) -> dict[str, Any]:
+    emitted = len(next(iter(case.arms.values())).generation.tokens)
     firsts = [p.first_difference for p in case.parity() if p.first_difference is not None]
     return {
         "observed": float(min(firsts, default=emitted)),
         "limit": float(emitted),
         "unit": "tokens",
         "samples": emitted,
-        "observed_text": "exact" if exact else "differs",
+        "observed_text": words,
         "limit_text": "exact",
         "evidence_text": count(emitted, "token"),
     }
-
-
-def _continuations(case: CaseEvidence, arm: ArmEvidence, first: int) -> list[str]:
-    """Both texts around the first character that differs."""
-    plain, speculative = case.plain.generation.text, arm.generation.text
-    at = next(
-        (i for i, (a, b) in enumerate(zip(plain, speculative, strict=False)) if a != b),
-        min(len(plain), len(speculative)),
-    )
-    start = max(0, at - 32)
-    lead = "... " if start else ""
-    return [
-        f"{label}  {lead}{shown(text[start:at])}|{shown(text[at : at + 32])}"
-        for label, text in (("plain", plain), ("spec ", speculative))
-    ]
-
-
-def _ids(label: str, arm: ArmEvidence, first: int) -> str:
-    tokens = arm.generation.tokens
-    before = " ".join(map(str, tokens[max(0, first - _AROUND) : first]))
-    after = " ".join(map(str, tokens[first : first + _AROUND])) or "(end)"
-    return f"{label:<18} {before} | {after}"

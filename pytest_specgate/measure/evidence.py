@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import add
 
-from ..config.plan import Decoding, Prompt
+from ..config.plan import Decoding, ParityMode, Prompt
 from ..engines.base import EngineInfo, Generation, PairInfo
 from .blocks import Blocks
+from .diagnosis import Check, Diagnosis
 
 PLAIN = "plain"
 
@@ -97,6 +98,8 @@ class ArmEvidence:
         drafted: the draft model was really called; None where the engine cannot see it.
         broken: an invariant of the block counts that does not hold, in words.
         unstable: a timed round whose output was not the parity pass's, in words.
+        check: the teacher-forced check, where outputs are compared by it alone.
+        diagnosis: what was run again, where the output differs.
     """
 
     num_draft_tokens: int | None
@@ -106,6 +109,14 @@ class ArmEvidence:
     broken: str | None = None
     unstable: str | None = None
     trials: tuple[Trial, ...] = ()
+    check: Check | None = None
+    diagnosis: Diagnosis | None = None
+
+    @property
+    def only_ties(self) -> bool:
+        """Every token is the target's choice, or within rounding of it."""
+        check = self.check or (self.diagnosis.check if self.diagnosis else None)
+        return check is not None and not check.wide
 
     @property
     def first_block(self) -> int:
@@ -148,13 +159,15 @@ def compare(plain: Generation, speculative: Generation, num_draft_tokens: int) -
 class CaseEvidence:
     """One prompt with its arms, ``plain`` and ``k=N``.
 
-    ``error`` says why an arm that was asked for is not there, or could not be timed.
+    ``error`` says why an arm that was asked for is not there, or could not be timed; ``mode`` how
+    outputs are compared. In mode ``scored`` the plain arm is there only where it was timed.
     """
 
     prompt: Prompt
     tokens: tuple[int, ...] = ()
     arms: Mapping[str, ArmEvidence] = field(default_factory=dict)
     error: str | None = None
+    mode: ParityMode = "exact"
 
     @property
     def plain(self) -> ArmEvidence:
@@ -167,7 +180,9 @@ class CaseEvidence:
         return tuple(arm for name, arm in self.arms.items() if name != PLAIN)
 
     def parity(self) -> tuple[Parity, ...]:
-        """One comparison a speculative arm."""
+        """One comparison a speculative arm; none without a plain output."""
+        if PLAIN not in self.arms:
+            return ()
         return tuple(
             compare(self.plain.generation, arm.generation, arm.num_draft_tokens)
             for arm in self.speculative
@@ -178,9 +193,16 @@ class CaseEvidence:
         """Fit to be timed: it drafted, its invariants hold and, when greedy, it equals plain."""
         if arm.broken or arm.unstable or arm.drafted is False:
             return False
-        if sampled or arm.num_draft_tokens is None:
+        if arm.num_draft_tokens is None:
             return True
-        return compare(self.plain.generation, arm.generation, arm.num_draft_tokens).exact
+        if self.mode != "exact" and arm.only_ties:
+            return True
+        if sampled:
+            return self.mode != "scored"
+        return (
+            PLAIN in self.arms
+            and compare(self.plain.generation, arm.generation, arm.num_draft_tokens).exact
+        )
 
     def sound(self, *, sampled: bool) -> bool:
         """Generated, and every arm is sound."""
@@ -221,7 +243,8 @@ class Evidence:
         return tuple(
             case
             for case in self.usable
-            if case.plain.trials
+            if PLAIN in case.arms
+            and case.plain.trials
             and all(len(arm.trials) == len(case.plain.trials) for arm in case.speculative)
         )
 

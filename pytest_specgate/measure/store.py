@@ -10,9 +10,10 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
-from ..config.plan import Inputs, Measure, Prompt
-from ..engines.base import Engine, EngineError, EngineInfo, Generation, Pair, Tick
+from ..config.plan import MAX_DRAFT_TOKENS, Inputs, Measure, ParityMode, Prompt
+from ..engines.base import Engine, EngineError, EngineInfo, Generation, Pair, Scores, Tick
 from .blocks import broken_invariant, count_blocks
+from .diagnosis import Diagnosis, cache_drift, check_of, floor_of, floor_without_plain
 from .evidence import (
     PLAIN,
     ArmEvidence,
@@ -20,6 +21,7 @@ from .evidence import (
     Evidence,
     Trial,
     arm_name,
+    compare,
     trial_of,
 )
 from .machine import swap_used_bytes
@@ -63,6 +65,7 @@ class _Record:
     """One prompt with its budget: what was asked of it and what is known."""
 
     prompt: Prompt
+    mode: ParityMode
     wanted: dict[int, int] = field(default_factory=dict)  # k -> least rounds, 0 for parity alone
     tokens: tuple[int, ...] = ()
     arms: dict[str, ArmEvidence] = field(default_factory=dict)
@@ -83,7 +86,8 @@ class _Record:
         order = [name for name in wanted if names is None or name in names]
         errors = [self.errors[name] for name in order if name in self.errors]
         arms = {name: self.arms[name] for name in order if name in self.arms}
-        return CaseEvidence(self.prompt, self.tokens, arms, errors[0] if errors else None)
+        error = errors[0] if errors else None
+        return CaseEvidence(self.prompt, self.tokens, arms, error, self.mode)
 
 
 class Campaign:
@@ -101,7 +105,7 @@ class Campaign:
     def register(self, inputs: Inputs, *, rounds: int) -> None:
         """Say what will be asked for, before anything is generated; 0 rounds for parity alone."""
         for prompt in inputs.prompts:
-            record = self._records.setdefault(_key(prompt), _Record(prompt))
+            record = self._records.setdefault(_key(prompt), _Record(prompt, inputs.parity))
             for k in inputs.num_draft_tokens:
                 record.wanted[k] = max(record.wanted.get(k, 0), rounds)
 
@@ -179,7 +183,9 @@ class Campaign:
 
     def _observe(self, record: _Record) -> None:
         """The warm-up pass of one prompt: the arms that are wanted and not there yet."""
-        names = {PLAIN: None, **{arm_name(k): k for k in sorted(record.wanted)}}
+        names: dict[str, int | None] = {arm_name(k): k for k in sorted(record.wanted)}
+        if record.mode != "scored" or record.least_rounds:
+            names = {PLAIN: None, **names}
         missing = {
             n: k for n, k in names.items() if n not in record.arms and n not in record.errors
         }
@@ -196,7 +202,8 @@ class Campaign:
                         lambda: pair.encode(record.prompt.text, self._inputs.chat_template_args),  # noqa: B023
                     )
                 generation = self._generate(pair, record, k, 0, observe=True)
-                record.arms[name] = self._arm(generation, k, record.prompt, len(record.tokens))
+                arm = self._arm(generation, k, record.prompt, len(record.tokens))
+                record.arms[name] = self._explained(pair, record, arm)
             except EngineError as error:
                 where = "" if k is None else f"with the draft ({name}): "
                 record.errors[name] = f"{where}{error}"
@@ -223,6 +230,55 @@ class Campaign:
                     blocks, generation.calls, prompt_tokens, num_draft_tokens=k
                 )
         return ArmEvidence(k, generation, blocks, drafted, broken)
+
+    def _explained(self, pair: Pair, record: _Record, arm: ArmEvidence) -> ArmEvidence:
+        """The arm with its teacher-forced check, or with the diagnosis of its difference."""
+        k, sampled = arm.num_draft_tokens, self._inputs.decoding.temperature > 0
+        if k is None:
+            return arm
+        if record.mode == "scored":
+            scores = self._score(pair, record, arm.generation)
+            if scores is None:
+                raise EngineError(f"the engine {self._inputs.engine} cannot score: mode scored")
+            floor = floor_without_plain(arm.generation, scores)
+            return replace(arm, check=check_of(arm.generation, scores, floor, sampled=sampled))
+        plain = record.arms[PLAIN].generation
+        parity = compare(plain, arm.generation, k)
+        if sampled or (parity.exact and not arm.broken):
+            return arm
+        differences = {k: parity.first_difference}
+        for other in (0, 1, min(2 * k + 1, MAX_DRAFT_TOKENS)):
+            if other not in differences:
+                probe = self._generate(pair, record, other, 0)
+                differences[other] = compare(plain, probe, other).first_difference
+        accepted = [block.accepted for block in arm.blocks.blocks] if arm.blocks else []
+        scores = self._score(pair, record, arm.generation)
+        check = None
+        if scores is not None:
+            of_plain = self._score(pair, record, plain)
+            floor = floor_of(plain, of_plain) if of_plain else 0.0
+            check = check_of(arm.generation, scores, floor, sampled=False)
+        return replace(
+            arm,
+            diagnosis=Diagnosis(
+                plain_repeats=self._repeats(pair, record, None, plain),
+                speculative_repeats=self._repeats(pair, record, k, arm.generation),
+                zero_draft_equal=differences.pop(0) is None,
+                differences=dict(sorted(differences.items())),
+                drift=cache_drift(arm.generation.calls or (), accepted, len(record.tokens)),
+                check=check,
+            ),
+        )
+
+    def _repeats(self, pair: Pair, record: _Record, k: int | None, generation: Generation) -> bool:
+        again = self._generate(pair, record, k, 0)
+        return again.tokens == generation.tokens and again.text == generation.text
+
+    def _score(self, pair: Pair, record: _Record, generation: Generation) -> Scores | None:
+        return self._store.guarded(
+            self._inputs,
+            lambda: pair.score(record.tokens, generation.tokens, self._inputs.decoding),
+        )
 
     def _round(self, records: list[_Record], number: int) -> None:
         """Every arm of every record once, back to back in shuffled order; 0 is thrown away."""
@@ -382,7 +438,8 @@ class Store:
 
     def campaign(self, inputs: Inputs) -> Campaign:
         """The campaign that measures with this pair and these options."""
-        key = (*_pair_key(inputs), replace(inputs.decoding, max_tokens=0), _frozen(inputs))
+        decoding = replace(inputs.decoding, max_tokens=0)
+        key = (*_pair_key(inputs), decoding, _frozen(inputs), inputs.parity)
         if key not in self._campaigns:
             self._campaigns[key] = Campaign(inputs, self)
         return self._campaigns[key]

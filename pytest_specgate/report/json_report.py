@@ -134,6 +134,7 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "subject": verdict.subject,
         "item": verdict.item,
         "status": verdict.status,
+        "kind": verdict.kind,
         "observed": verdict.observed,
         "limit": verdict.limit,
         "unit": verdict.unit,
