@@ -40,6 +40,9 @@ class GatesFile(pytest.File):
         """Per-prompt items first, so that the gates over all prompts read what is there."""
         plan, registry = self.plan, self.spec.registry.gates
         for config in plan.gates:
+            if registry[config.name].scope == "pair":
+                yield self._item(config, plan.inputs, "pair", None)
+        for config in plan.gates:
             if registry[config.name].scope == "prompt":
                 for prompt in plan.inputs.prompts:
                     yield self._item(config, plan.inputs.only(prompt), prompt.id, prompt.id)

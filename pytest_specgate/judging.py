@@ -84,6 +84,8 @@ class Judge:
         with self._progress.running():
             if gate is not None and gate.needs == "rounds":
                 return campaign.rounds(inputs, measure, wants)
+            if gate is not None and gate.needs == "preflight":
+                return campaign.preflight_pass(inputs)
             return campaign.parity_pass(inputs)
 
     def item(self, item: GateItem) -> Verdict:
@@ -154,7 +156,10 @@ class Judge:
         """Keep a verdict, save a failing case, set the item's properties, tell the hook."""
         if verdict.status == "failed" and verdict.gate == "parity":
             verdict = self._save_failure(verdict, inputs)
-        verdict = replace(verdict, item=item.nodeid)
+        for part in verdict.parts:
+            key = (item.nodeid, part.gate, part.subject)
+            self._verdicts[key] = replace(part, item=item.nodeid)
+        verdict = replace(verdict, item=item.nodeid, parts=())
         self._verdicts[item.nodeid, verdict.gate, verdict.subject] = verdict
         if isinstance(item, GateItem):
             item.user_properties.extend(properties(verdict))
@@ -187,6 +192,8 @@ class Judge:
 
 def _parts(gate: Gate, inputs: Inputs) -> list[tuple[Inputs, str]]:
     """(inputs, subject) of each verdict that a gate gives on these inputs."""
+    if gate.scope == "pair":
+        return [(inputs, "pair")]
     if gate.scope == "prompt":
         return [(inputs.only(prompt), prompt.id) for prompt in inputs.prompts]
     return [(replace(inputs, num_draft_tokens=(k,)), f"k={k}") for k in inputs.num_draft_tokens]

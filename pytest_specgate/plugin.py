@@ -29,6 +29,7 @@ _OPTIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("engine", "engine that generates (default: mlx-lm)", {"metavar": "NAME"}),
     ("report", "write a report, such as json:gate.json; repeatable", {"action": "append"}),
     ("require", "fail instead of skipping when no pair was given", {"action": "store_true"}),
+    ("no-preflight", "generate whatever the pre-flight check says", {"action": "store_true"}),
     ("demo", "gate the embedded pair; nothing is downloaded", {"action": "store_true"}),
     ("chat-template-args", "arguments of the chat template", {"metavar": "JSON"}),
     ("trust-remote-code", "let a model run code of its own", {"action": "store_true"}),

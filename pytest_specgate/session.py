@@ -54,7 +54,12 @@ class SpecSession:
         pair = demo.demo_pair(self._demo) if self._demo else None
         self._builder = Builder(self._options, self.registry.gates, self._prompt_set, pair)
         self._progress = Progress(config)
-        self._store = Store(self.registry.engines, self._progress, self._prepare)
+        self._store = Store(
+            self.registry.engines,
+            self._progress,
+            self._prepare,
+            preflight=not self._options.no_preflight,
+        )
         self.judge = Judge(config, self.registry, self._store)
         self._plans: dict[Path, Plan] = {}
         self._base: Plan | None = None

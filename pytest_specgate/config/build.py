@@ -135,7 +135,7 @@ def compared_by(gates: tuple[GateConfig, ...], inputs: Inputs) -> Inputs:
     return replace(inputs, parity=modes[0]) if modes else inputs
 
 
-DEFAULT_GATES = ("parity", "speedup", "latency", "memory")
+DEFAULT_GATES = ("preflight", "parity", "speedup", "latency", "memory")
 
 
 def base_options(plan: Plan | None) -> dict[str, Mapping[str, Any]]:

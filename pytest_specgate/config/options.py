@@ -40,6 +40,7 @@ class Options:
     replay: Path | None = None
     demo: bool = False
     require: bool = False
+    no_preflight: bool = False
     trust_remote_code: bool = False
     reports: tuple[ReportRequest, ...] = field(default=())
 
@@ -235,6 +236,9 @@ def read_options(config: pytest.Config, report_kinds: Collection[str]) -> Option
         replay=replay,
         demo=demo,
         require=_truth("require", option("require"), _ini(config, "require"), ini_place),
+        no_preflight=_truth(
+            "no_preflight", option("no_preflight"), _ini(config, "no_preflight"), ini_place
+        ),
         trust_remote_code=_truth(
             "trust_remote_code",
             option("trust_remote_code"),

@@ -105,10 +105,13 @@ def _cache_bytes(cache: Sequence[Any]) -> int:
 class MlxLmPair:
     """A pair loaded by ``mlx_lm.load``."""
 
-    def __init__(self, target: Any, draft: Any, tokenizer: Any, info: PairInfo) -> None:
+    def __init__(
+        self, target: Any, draft: Any, tokenizer: Any, draft_tokenizer: Any, info: PairInfo
+    ) -> None:
         self.target = target
         self.draft = draft
         self.tokenizer = tokenizer
+        self.draft_tokenizer = draft_tokenizer
         self.info = info
 
     def encode(self, text: str, chat_template_args: Mapping[str, Any]) -> tuple[int, ...]:
@@ -360,8 +363,9 @@ class MlxLmEngine:
         with _engine_errors("mlx-lm cannot be imported"):
             import mlx_lm  # noqa: F401  # a broken install is told apart from a broken model
         target, tokenizer, target_info = _load(inputs.target, "target", inputs.trust_remote_code)
-        draft, _, draft_info = _load(inputs.draft, "draft", inputs.trust_remote_code)
-        return MlxLmPair(target, draft, tokenizer, PairInfo(target_info, draft_info))
+        draft, draft_tokenizer, draft_info = _load(inputs.draft, "draft", inputs.trust_remote_code)
+        info = PairInfo(target_info, draft_info)
+        return MlxLmPair(target, draft, tokenizer, draft_tokenizer, info)
 
 
 def _version(name: str) -> str | None:

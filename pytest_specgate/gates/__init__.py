@@ -7,9 +7,17 @@ from .base import Gate
 from .latency import LatencyGate
 from .memory import MemoryGate
 from .parity import ParityGate
+from .preflight import PreflightGate
 from .speedup import SpeedupGate
 
 
 def builtin_gates() -> list[Gate]:
     """The gates that come with the plugin, in the order of the report."""
-    return [ParityGate(), SpeedupGate(), LatencyGate(), MemoryGate(), AcceptanceGate()]
+    return [
+        PreflightGate(),
+        ParityGate(),
+        SpeedupGate(),
+        LatencyGate(),
+        MemoryGate(),
+        AcceptanceGate(),
+    ]

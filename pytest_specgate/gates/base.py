@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from ..measure.evidence import Evidence
 
 Status = Literal["passed", "failed", "inconclusive", "skipped"]
-Scope = Literal["prompt", "arm"]
-Needs = Literal["parity", "rounds"]
+Scope = Literal["pair", "prompt", "arm"]
+Needs = Literal["preflight", "parity", "rounds"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Verdict:
     are the same figures as a person reads them. ``reason`` is one sentence; ``details`` are lines
     of evidence and ``advice`` lines of what to do, both for a person. ``item`` is the node id of
     the test item that asked, set when the verdict is recorded. ``kind`` is the diagnosis of a
-    parity failure.
+    parity failure; ``parts`` are verdicts that this one sums up, reported beside it.
     """
 
     gate: str
@@ -44,6 +44,7 @@ class Verdict:
     evidence: Mapping[str, Any] = field(default_factory=dict)
     item: str = ""
     kind: str | None = None
+    parts: tuple[Verdict, ...] = ()
 
 
 class Gate(Protocol):
@@ -53,8 +54,10 @@ class Gate(Protocol):
         name: the key in gates.yaml and in the marker ``spec_<name>``.
         item: the name of its test item; differs from name where a gate judges one figure of many.
         options: option -> how it is checked. An option left out gets ``defaults``.
-        scope: ``prompt`` for one item a prompt, ``arm`` for one a number of draft tokens.
-        needs: ``parity`` (one pass over each path) or ``rounds`` (timed trials as well).
+        scope: ``pair`` for one item, ``prompt`` for one a prompt, ``arm`` for one a number of
+            draft tokens.
+        needs: ``preflight`` (nothing generated), ``parity`` (one pass over each path) or
+            ``rounds`` (timed trials as well).
     """
 
     @property

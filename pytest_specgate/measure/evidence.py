@@ -10,6 +10,7 @@ from operator import add
 
 from ..config.plan import Decoding, ParityMode, Prompt
 from ..engines.base import EngineInfo, Generation, PairInfo
+from ..preflight import Preflight
 from .blocks import Blocks
 from .diagnosis import Check, Diagnosis
 
@@ -218,6 +219,7 @@ class Evidence:
     Attributes:
         cases: one a prompt, in the order of the prompt set.
         sampled: temperature > 0, so outputs need not be equal.
+        preflight: what was found before anything was generated; None where it was not asked.
         swap_growth_bytes: swap used after the last round less that before the first.
     """
 
@@ -226,6 +228,7 @@ class Evidence:
     pair: PairInfo | None = None
     engine: EngineInfo | None = None
     swap_growth_bytes: int | None = None
+    preflight: Preflight | None = None
 
     @property
     def sampled(self) -> bool:

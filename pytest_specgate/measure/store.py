@@ -10,8 +10,10 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
+from .. import preflight
 from ..config.plan import MAX_DRAFT_TOKENS, Inputs, Measure, ParityMode, Prompt
 from ..engines.base import Engine, EngineError, EngineInfo, Generation, Pair, Scores, Tick
+from ..preflight import Preflight
 from .blocks import broken_invariant, count_blocks
 from .diagnosis import Diagnosis, cache_drift, check_of, floor_of, floor_without_plain
 from .evidence import (
@@ -100,6 +102,7 @@ class Campaign:
         self._inputs = inputs
         self._store = store
         self._records: dict[CaseKey, _Record] = {}
+        self._checked: tuple[int, Preflight] | None = None
         self._spent: dict[bool, list[float]] = {False: [], True: []}
 
     def register(self, inputs: Inputs, *, rounds: int) -> None:
@@ -135,6 +138,46 @@ class Campaign:
         return (
             arms + timed * (measure.min_rounds + extra),
             arms + timed * (measure.max_rounds + extra),
+        )
+
+    def preflight_pass(self, inputs: Inputs) -> Evidence:
+        """Evidence with the findings of the pre-flight check, nothing generated."""
+        self.register(inputs, rounds=0)
+        try:
+            self._preflight(self._store.pair(self._inputs))
+        except EngineError as error:
+            for prompt in inputs.prompts:
+                self._records[_key(prompt)].errors.setdefault(PLAIN, str(error))
+        return self.evidence(inputs)
+
+    def _preflight(self, pair: Pair) -> Preflight | None:
+        """Checked once for all prompts registered by then, and again when more came."""
+        if not self._store.preflight:
+            return None
+        if self._checked is not None and self._checked[0] == len(self._records):
+            return self._checked[1]
+        tokens = {}
+        for record in self._records.values():
+            if not record.tokens and PLAIN not in record.errors:
+                try:
+                    record.tokens = self._encoded(pair, record)
+                except EngineError as error:
+                    record.errors[PLAIN] = str(error)
+            tokens[record.prompt.id] = record.tokens
+        wanted = {k for record in self._records.values() for k in record.wanted}
+        inputs = replace(
+            self._inputs,
+            prompts=tuple(record.prompt for record in self._records.values()),
+            num_draft_tokens=tuple(sorted(wanted)),
+        )
+        found = preflight.run(pair, inputs, tokens, self._store.engine_info)
+        self._checked = (len(self._records), found)
+        return found
+
+    def _encoded(self, pair: Pair, record: _Record) -> tuple[int, ...]:
+        return self._store.guarded(
+            self._inputs,
+            lambda: pair.encode(record.prompt.text, self._inputs.chat_template_args),
         )
 
     def parity_pass(self, inputs: Inputs) -> Evidence:
@@ -179,6 +222,7 @@ class Campaign:
             pair=self._store.pair_info(self._inputs),
             engine=self._store.engine_info,
             swap_growth_bytes=self._store.swap_growth(),
+            preflight=self._checked[1] if self._checked else None,
         )
 
     def _observe(self, record: _Record) -> None:
@@ -196,11 +240,10 @@ class Campaign:
         for name, k in missing.items():
             try:
                 pair = self._store.pair(self._inputs)
-                if not record.tokens:
-                    record.tokens = self._store.guarded(
-                        self._inputs,
-                        lambda: pair.encode(record.prompt.text, self._inputs.chat_template_args),  # noqa: B023
-                    )
+                found = self._preflight(pair)
+                if found is not None and (problem := found.error(record.prompt.id)):
+                    raise EngineError(problem)
+                record.tokens = record.tokens or self._encoded(pair, record)
                 generation = self._generate(pair, record, k, 0, observe=True)
                 arm = self._arm(generation, k, record.prompt, len(record.tokens))
                 record.arms[name] = self._explained(pair, record, arm)
@@ -417,6 +460,8 @@ class Store:
         engines: Mapping[str, Callable[[], Engine]],
         watcher: Watcher,
         prepare: Callable[[Inputs], None],
+        *,
+        preflight: bool = True,
     ) -> None:
         """Keep the parts; nothing is loaded yet.
 
@@ -424,8 +469,10 @@ class Store:
             engines: name -> factory.
             watcher: told of progress.
             prepare: called before a pair is loaded, to make what is missing on disk.
+            preflight: check each pair before anything is generated with it.
         """
         self.watcher = watcher
+        self.preflight = preflight
         self._factories = engines
         self._prepare = prepare
         self._engines: dict[str, Engine] = {}

@@ -91,24 +91,22 @@ class SessionReport:
             name = self.item_names.get(gate, gate).replace("_", " ")
             of_gate = [verdict for verdict in self.verdicts if verdict.gate == gate]
             # a prompt that several items asked for counts once, with its last verdict
-            prompts = {v.subject: v for v in of_gate if not v.subject.startswith("k=")}
-            if prompts:
+            prompts = {
+                v.subject: v
+                for v in of_gate
+                if not v.subject.startswith("k=") and "severity" not in v.evidence
+            }
+            if "pair" in prompts:
+                rows.append(_row(name, prompts["pair"]))
+            elif prompts:
                 rows.append(_prompts_row(name, list(prompts.values())))
             items = {v.item.partition("[")[0] for v in of_gate}
             for verdict in of_gate:
-                if verdict.subject not in prompts:
+                if verdict.subject not in prompts and "severity" not in verdict.evidence:
                     label = f"{name} {verdict.subject}" if several else name
                     if len(items) > 1 and not verdict.item.startswith("gates.y"):
                         label = f"{label} {verdict.item.rpartition('::')[2]}"
-                    rows.append(
-                        GateRow(
-                            label,
-                            verdict.status,
-                            verdict.observed_text,
-                            verdict.limit_text,
-                            verdict.evidence_text,
-                        )
-                    )
+                    rows.append(_row(label, verdict))
         return rows
 
 
@@ -121,6 +119,12 @@ def session_status(verdicts: Iterable[Verdict], *, interrupted: bool) -> Session
         if status in found:
             return status
     return "nothing judged"
+
+
+def _row(name: str, verdict: Verdict) -> GateRow:
+    return GateRow(
+        name, verdict.status, verdict.observed_text, verdict.limit_text, verdict.evidence_text
+    )
 
 
 def _prompts_row(name: str, verdicts: list[Verdict]) -> GateRow:

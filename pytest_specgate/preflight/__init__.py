@@ -1,0 +1,66 @@
+"""What can be seen in seconds, before any generation: each check is a function that gives findings.
+
+The checks probe behaviour rather than names of classes, so that a release which mends a fault turns
+green by itself.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from ..config.plan import Inputs
+from ..engines.base import EngineInfo, Pair
+from . import caches, prompts, resources, tokenizers
+from .finding import Finding, Preflight, Subject
+
+__all__ = ["Finding", "Preflight", "run"]
+
+
+def run(
+    pair: Pair, inputs: Inputs, tokens: Mapping[str, Sequence[int]], engine: EngineInfo | None
+) -> Preflight:
+    """All checks of one loaded pair.
+
+    Args:
+        pair: loaded; checks that need mlx-lm's own objects are left out for other engines.
+        inputs: its prompts carry their budgets.
+        tokens: prompt id -> ids, of the prompts that could be turned into tokens.
+        engine: for the device's memory limit.
+    """
+    begin = time.perf_counter()
+    subject = Subject(pair, inputs, tokens, engine)
+    checks = [prompts.fits_the_context]
+    if getattr(pair, "draft_tokenizer", None) is not None:
+        checks += [
+            tokenizers.same_ids,
+            tokenizers.same_special_tokens,
+            tokenizers.chat_templates,
+            caches.rewind,
+            caches.one_a_layer,
+            resources.vocabulary,
+            resources.draft_is_smaller,
+            resources.memory,
+            resources.options_reach_both_paths,
+        ]
+    findings: list[Finding] = []
+    for check in checks:
+        findings += _safely(check.__name__, check(subject))
+    return Preflight(tuple(findings), len(checks), time.perf_counter() - begin)
+
+
+def _safely(name: str, findings: Iterable[Finding]) -> list[Finding]:
+    """A check that a model of an unknown kind breaks is a warning, never the end of the session."""
+    found: list[Finding] = []
+    try:
+        found += findings
+    except Exception as error:
+        found.append(
+            Finding(
+                "warning",
+                name.replace("_", " "),
+                f"could not be checked: {type(error).__name__}: {str(error)[:200]}",
+                "Judge by the other gates; report it with the model's name.",
+            )
+        )
+    return found
