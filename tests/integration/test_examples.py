@@ -72,7 +72,10 @@ class TestDownstream:
 
 
 class TestPlugin:
-    def test_the_gates_judge_the_scripted_engine(self, pytester: pytest.Pytester) -> None:
+    def test_the_gates_judge_the_scripted_engine(
+        self, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("COLUMNS", "120")  # no cell is folded
         copy("plugin", pytester)
         result = pytester.runpytest("--spec-engine=scripted", "--spec-gates=gates.yaml")
         result.assert_outcomes(passed=8)
@@ -84,8 +87,26 @@ class TestPlugin:
                 "ttft?k=3?: passed: the first token takes 0.129 s, the limit is 0.25 s",
                 "*specgate*",
                 "ttft k=3 *passed *0.129 s*<= 0.25 s *15 trials*",
+                "ttft k=3 test_first_token_of_a_ticket *passed *0.129 s*<= 0.2 s *15 trials*",
+                "acceptance k=1 *passed *0.667 *>= 0.60 *72 proposals",
+                "acceptance k=5 *passed *0.800 *>= 0.60 *120 proposals",
             ]
         )
+
+    @pytest.mark.parametrize(
+        ("rounds", "row"),
+        [("1:12", "ttft *passed *6 trials"), ("1", "ttft *inconclusive *3 trials")],
+    )
+    def test_the_new_gate_asks_for_the_rounds_it_needs(
+        self, pytester: pytest.Pytester, rounds: str, row: str
+    ) -> None:
+        """Three prompts: two rounds have an interval, one round has none."""
+        copy("plugin", pytester)
+        result = pytester.runpytest(
+            "--spec-engine=scripted", f"--spec-rounds={rounds}", "gates.yaml::ttft"
+        )
+        assert result.ret == pytest.ExitCode.OK
+        result.stdout.fnmatch_lines(row)
 
     def test_the_new_gate_can_fail(self, pytester: pytest.Pytester) -> None:
         copy("plugin", pytester)

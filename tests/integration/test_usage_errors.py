@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -64,6 +65,7 @@ def refused(run: Run) -> Callable[..., str]:
         message = result.stderr.str()
         assert result.ret == pytest.ExitCode.USAGE_ERROR
         assert message.count("ERROR: ") == 1
+        assert all(line.isprintable() for line in message.split("\n"))
         for word in words:
             assert word in message
         assert " passed" not in result.stdout.str()
@@ -170,6 +172,176 @@ WRONG: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
 def test_wrong_option(refused: Refused, args: tuple[str, ...], words: tuple[str, ...]) -> None:
     more = () if any("--spec-report" in arg for arg in args) else ("--spec-report=json:out.json",)
     refused((*args, *more), *words)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (("--spec-prompts=cor",), ("--spec-prompts: prompt set 'cor' not found", "smoke")),
+        (("--spec-prompts=none.jsonl",), ("--spec-prompts: ", "no file ", "none.jsonl")),
+        (("--spec-rounds=5:3",), ("--spec-rounds: max_rounds (3) is below min_rounds (5)",)),
+        (("--spec-max-tokens=8", "--spec-prompts=cor"), ("--spec-prompts: ", "'cor'")),
+    ],
+)
+def test_wrong_option_where_nothing_is_gated(
+    refused: Refused, args: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    """No pair was given and no test asks: told all the same, before any test is run."""
+    refused(args, *words)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"prompts": "cor"}, ("specgate_prompts: prompt set 'cor' not found",)),
+        ({"rounds": "5:3"}, ("specgate_rounds: max_rounds (3) is below min_rounds (5)",)),
+    ],
+)
+def test_wrong_ini_value_where_nothing_is_gated(
+    project: pytest.Pytester, refused: Refused, settings: dict[str, str], words: tuple[str, ...]
+) -> None:
+    write_ini(project.path, "ini", {f"specgate_{name}": value for name, value in settings.items()})
+    refused((), f"{project.path / 'pytest.ini'}: ", *words)
+
+
+TEMPLATE_ARGS = "--spec-chat-template-args"
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ('{"a": NaN}', "must hold plain JSON values alone: "),
+        ('{"a": [1, {"b": -Infinity}]}', "must hold plain JSON values alone: "),
+        ('{"a": 1e999}', "must hold plain JSON values alone: "),
+        ('{"a": 1, "a": 2}', f"{TEMPLATE_ARGS}: 'a' is given twice"),
+        ('{"a": {"b": 1, "b": 1}}', f"{TEMPLATE_ARGS}: 'b' is given twice"),
+        ('{"a": 1,}', f"{TEMPLATE_ARGS}: must be a JSON object"),
+        ('{"a": ' + "9" * 5000 + "}", f"{TEMPLATE_ARGS}: "),
+    ],
+    ids=["NaN", "Infinity", "1e999", "twice", "twice inside", "comma", "5000 digits"],
+)
+def test_chat_template_arguments_that_are_no_plain_json(
+    refused: Refused, value: str, words: str
+) -> None:
+    refused((f"{TEMPLATE_ARGS}={value}",), TEMPLATE_ARGS, words)
+
+
+ODD_PATHS = {"no such user": "~no_such_user/x", "5000 characters": "x" * 5000}
+ODD_PATHS |= {"a folder of 5000 characters": "x" * 5000 + "/y"}
+
+
+@pytest.mark.parametrize("what", ODD_PATHS)
+@pytest.mark.parametrize(
+    ("option", "more"),
+    [
+        ("--spec-target", ("--spec-draft=d",)),
+        ("--spec-draft", ("--spec-target=t",)),
+        ("--spec-prompts", ()),
+        ("--spec-prompts", PAIR),
+        ("--spec-gates", ()),
+        ("--spec-replay", ()),
+        ("--spec-report", ()),
+        ("--spec-report", PAIR),
+    ],
+)
+@pytest.mark.parametrize("joined", [True, False])
+def test_path_that_cannot_be(
+    refused: Refused, option: str, more: tuple[str, ...], what: str, joined: bool
+) -> None:
+    """As wrong as any other value: one message that names the option."""
+    value = f"json:{ODD_PATHS[what]}" if option == "--spec-report" else ODD_PATHS[what]
+    message = refused((f"{option}={value}", *more) if joined else (option, value, *more))
+    assert message.startswith(f"ERROR: {option}")
+    assert f"not a usable path: the text '{ODD_PATHS[what][:80]}'" in message
+
+
+@pytest.mark.parametrize("what", ODD_PATHS)
+@pytest.mark.parametrize("key", ["target", "draft", "prompts", "gates", "report"])
+def test_path_that_cannot_be_in_the_ini_file(
+    project: pytest.Pytester, refused: Refused, key: str, what: str
+) -> None:
+    settings = {"target": "t", "draft": "d"}
+    settings[key] = f"{'json:' if key == 'report' else ''}{ODD_PATHS[what]}"
+    write_ini(project.path, "ini", {f"specgate_{name}": value for name, value in settings.items()})
+    place = f"{project.path / 'pytest.ini'}: specgate_{key}: "
+    refused((), place, f"not a usable path: the text '{ODD_PATHS[what][:80]}'")
+
+
+@pytest.mark.parametrize("what", ODD_PATHS)
+@pytest.mark.parametrize(
+    "setting",
+    ["pair: {{target: {}, draft: d}}", "pair: {{target: t, draft: {}}}", "prompts: {{file: {}}}"],
+)
+def test_path_that_cannot_be_in_a_gates_file(
+    project: pytest.Pytester, refused: Refused, setting: str, what: str
+) -> None:
+    project.makefile(".yaml", gates=f"version: 1\n{setting.format(ODD_PATHS[what])}\n")
+    place = f"{project.path / 'gates.yaml'}, line 2: "
+    refused(("gates.yaml",), place, f"not a usable path: the text '{ODD_PATHS[what][:80]}'")
+
+
+@pytest.mark.parametrize("role", ["target", "draft"])
+@pytest.mark.parametrize("what", ODD_PATHS)
+def test_path_that_cannot_be_in_a_saved_case(
+    project: pytest.Pytester, refused: Refused, role: str, what: str
+) -> None:
+    pair = {"target": "t", "draft": "d", role: ODD_PATHS[what]}
+    path = project.path / "case.json"
+    path.write_text(json.dumps({**CASE, "pair": pair}), encoding="utf-8")
+    refused(("--spec-replay=case.json",), f"{path}: {role}: not a usable path: ")
+
+
+CONTROL = "\x1b[31m\u2028\u202e\x07"
+SHOWN = "\\x1b[31m\\u2028\\u202e\\x07"
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("--spec-target={}", "--spec-draft=d"),
+        ("--spec-target=t", "--spec-draft={}"),
+        ("--spec-target=t", "--spec-draft=a/b{}@main"),
+        (f"{K}={{}}",),
+        ("--spec-max-tokens={}",),
+        ("--spec-rounds={}",),
+        ("--spec-prompts={}",),
+        ("--spec-gates={}",),
+        ("--spec-replay={}",),
+        ("--spec-report={}",),
+        ("--spec-report={}:x",),
+        ("--spec-engine={}",),
+        ("--spec-chat-template-args=[{}]",),
+        ("-o", "specgate_engine={}"),
+        ("-o", "specgate_require={}"),
+    ],
+    ids=lambda args: " ".join(args),
+)
+@pytest.mark.parametrize("character", ["", "\0", "\ud800"])
+def test_control_characters_of_an_option_are_shown_escaped(
+    refused: Refused, args: tuple[str, ...], character: str
+) -> None:
+    """The message cannot drive the terminal; ``refused`` looks at every line of it."""
+    message = refused(tuple(arg.format(f"{CONTROL}{character}x") for arg in args))
+    if "template" not in args[0]:
+        assert SHOWN in message
+
+
+def test_control_characters_in_files_are_shown_escaped(
+    project: pytest.Pytester, refused: Refused
+) -> None:
+    """Of names and of contents: a gates file, a prompt file, a saved case, a line break as well."""
+    gates = project.path / f"{CONTROL}\ngates.yaml"
+    gates.write_text("version: 1\ngate: {}\n", encoding="utf-8")
+    refused((f"--spec-gates={gates.name}",), SHOWN, "line 2: unknown key 'gate'")
+    gates.write_text('version: 1\n"\\e[31m": {}\n', encoding="utf-8")
+    refused((f"--spec-gates={gates.name}",), SHOWN, "unknown key '\\x1b[31m'")
+    prompts = project.path / f"{CONTROL}.jsonl"
+    prompts.write_text('{"id": "a\\u001b[31m", "prompt": "x"}\n', encoding="utf-8")
+    refused((f"--spec-prompts={prompts.name}",), SHOWN, "found 'a\\x1b[31m'")
+    case = project.path / f"{CONTROL}.json"
+    pair = {"target": "t", "draft": f"no{CONTROL}"}
+    case.write_text(json.dumps({**CASE, "pair": pair}), encoding="utf-8")
+    refused((f"--spec-replay={case.name}",), f"{SHOWN}.json: draft: no such directory: ")
 
 
 def test_every_option_has_a_wrong_value_here(pytester: pytest.Pytester) -> None:
@@ -467,8 +639,42 @@ def test_native_toml_value_in_quotes(project: pytest.Pytester, run: Run) -> None
     run().assert_outcomes(passed=1)
 
 
-def test_wrong_ini_value_on_the_command_line(refused: Refused) -> None:
-    refused(("-o", "specgate_max_tokens=0"), "specgate_max_tokens", "at least 1", "found 0")
+@pytest.mark.parametrize(("key", "value", "words"), INI)
+def test_wrong_ini_value_on_the_command_line(
+    refused: Refused, key: str, value: str, words: tuple[str, ...]
+) -> None:
+    """No file to name."""
+    message = refused(("-o", f"specgate_{key}={value}"), *words)
+    assert message.startswith(f"ERROR: ini option specgate_{key}: ")
+
+
+def test_half_a_pair_in_the_ini_file_with_the_built_in_gates(
+    project: pytest.Pytester, refused: Refused
+) -> None:
+    """No gates file of the project's own."""
+    write_ini(project.path, "ini", {"specgate_target": "t"})
+    place = f"{project.path / 'pytest.ini'}: specgate_target: "
+    refused((), f"{place}a target without a draft: give --spec-draft as well")
+    refused(("-o", "specgate_draft=nowhere"), "specgate_draft: draft: no such directory")
+
+
+def test_ini_file_with_the_built_in_gates(project: pytest.Pytester, run: Run) -> None:
+    """What it says beats the package's own gates file: twelve prompts, two numbers."""
+    settings = {"target": "t", "draft": "d", "prompts": "smoke", "num_draft_tokens": "1,2"}
+    write_ini(project.path, "ini", {f"specgate_{name}": value for name, value in settings.items()})
+    result = run("--collect-only", "-q")
+    assert result.ret == 0
+    names = [line for line in result.outlines if line.startswith("gates.yaml::")]
+    assert sum(name.startswith("gates.yaml::parity[") for name in names) == 12
+    assert names[12:] == [
+        f"gates.yaml::{gate}[k={k}]"
+        for gate in ("speedup", "latency_p95", "memory")
+        for k in (1, 2)
+    ]
+    result = run("--collect-only", "-q", "--spec-prompts=core", f"{K}=3")
+    names = [line for line in result.outlines if line.startswith("gates.yaml::")]
+    assert names[-3:] == [f"gates.yaml::{gate}" for gate in ("speedup", "latency_p95", "memory")]
+    assert len(names) > 12 + 3
 
 
 # -- workers side by side --------------------------------------------------------------------------
@@ -489,6 +695,40 @@ def test_workers_with_a_pair_in_the_ini_file(project: pytest.Pytester, refused: 
     refused(("-n", "2"), *SIDE_BY_SIDE)
 
 
+@pytest.mark.parametrize("args", [("gates.yaml",), ("--spec-gates=gates.yaml",)])
+@pytest.mark.parametrize("workers", ["-n2", "-n1", "--numprocesses=2"])
+def test_workers_with_a_pair_in_the_gates_file(
+    project: pytest.Pytester, refused: Refused, args: tuple[str, ...], workers: str
+) -> None:
+    pytest.importorskip("xdist")
+    project.makefile(".yaml", gates="version: 1\npair: {target: t, draft: d}\n")
+    refused((workers, *args), *SIDE_BY_SIDE)
+
+
+def test_workers_with_a_saved_case(project: pytest.Pytester, refused: Refused) -> None:
+    pytest.importorskip("xdist")
+    project.path.joinpath("case.json").write_text(json.dumps(CASE), encoding="utf-8")
+    refused(("-n", "2", "--spec-replay=case.json"), *SIDE_BY_SIDE)
+
+
+def test_workers_with_a_pair_of_a_marker(project: pytest.Pytester, run: Run) -> None:
+    """Each worker finds it where it collects; other tests are not run either."""
+    pytest.importorskip("xdist")
+    project.makepyfile(test_marked=MARKED.format("spec_inputs(target='t', draft='d')"))
+    result = run("-n", "1")
+    assert result.ret != 0
+    place = f"{project.path / 'test_marked.py'}:4: test_marked: "
+    result.stdout.fnmatch_lines(f"*{place}{SIDE_BY_SIDE[0]}*{SIDE_BY_SIDE[1]}")
+    assert run("-n", "0", "--collect-only", "-q").ret == 0
+
+
+def test_workers_without_a_pair(project: pytest.Pytester, run: Run) -> None:
+    """Nothing is measured: markers skip there as they do anywhere."""
+    pytest.importorskip("xdist")
+    project.makepyfile(test_marked=MARKED.format("spec_parity"))
+    run("-n", "1").assert_outcomes(passed=1, skipped=1)
+
+
 def test_no_workers_with_a_pair(run: Run) -> None:
     pytest.importorskip("xdist")
     result = run("-n", "0", *PAIR, "--collect-only", "-q")
@@ -507,6 +747,15 @@ def test_no_workers_with_a_pair(run: Run) -> None:
         ("owner/name@v1.0", "owner/name", "v1.0"),
         ("owner/name@refs/pr/1", "owner/name", "refs/pr/1"),
         ("o1/a_b.c-d@0123abc", "o1/a_b.c-d", "0123abc"),
+        ("a/b", "a/b", None),
+        ("A/B9@B", "A/B9", "B"),
+        ("_a/_b_", "_a/_b_", None),
+        ("0/1", "0/1", None),
+        ("my.org/model-1.5B_q4", "my.org/model-1.5B_q4", None),
+        ("a-b/c-d", "a-b/c-d", None),
+        ("owner/name.gitx", "owner/name.gitx", None),
+        ("owner/git", "owner/git", None),
+        (f"{'o' * 96}/{'n' * 96}", f"{'o' * 96}/{'n' * 96}", None),
     ],
 )
 def test_hub_id(tmp_path: Path, value: str, name: str, revision: str | None) -> None:
@@ -522,6 +771,8 @@ def test_hub_id(tmp_path: Path, value: str, name: str, revision: str | None) -> 
         "name", "owner/", "/name", "owner//name", "a/b/c", "./a", "../a", "a/..", "a b/c", "a/b c",
         "owner/name ", "-a/b", "a/-b", ".a/b", "a/.b", "a--b/c", "a/b--c", "a/b..c", "@main",
         "a/b@", "owner@main", "a/b\n", "https://huggingface.co/a/b", "a:b/c", "a\\b", "a/b\0",
+        "a/b.", "a/b-", "a./b", "a-/b", "a..b/c", "a/b.git", "a/b.git@main", "ü/b", "a/水", "a/b/",
+        f"{'o' * 97}/n", f"o/{'n' * 97}", "a/b c@main", "@", "a/@main", "/b@main",
     ],
 )  # fmt: skip
 def test_neither_a_hub_id_nor_a_directory(tmp_path: Path, value: str) -> None:
@@ -563,6 +814,8 @@ def test_marked():
     pass
 """
 ALLOWED_INPUTS = ("prompts", "kinds", "target", "draft", "num_draft_tokens", "max_tokens")
+DIGITS = "found a number of too many digits"
+PLAIN_JSON = "chat_template_args must hold plain JSON values alone: "
 WRONG_MARKERS: list[tuple[str, tuple[str, ...]]] = [
     # names of arguments
     ("spec_parity(mod='exact')", ("no argument 'mod'", "did you mean 'mode'?", "allowed: mode")),
@@ -613,6 +866,31 @@ WRONG_MARKERS: list[tuple[str, tuple[str, ...]]] = [
     ("spec_inputs(target='nowhere', draft='d')", ("target", "no such directory", "owner/name")),
     ("spec_inputs(target=3, draft='d')", ("target must be text", "found 3")),
     ("spec_inputs(min_rounds=9, max_rounds=3)", ("max_rounds (3) is below min_rounds (9)",)),
+    ("spec_inputs(kv_bits=4.0)", ("kv_bits must be one of 2, 3, 4, 5, 6, 8, found 4.0",)),
+    ("spec_inputs(kv_group_size=16)", ("kv_group_size must be one of 32, 64, 128, found 16",)),
+    # numbers that Python refuses to write out
+    *(
+        (f"spec_inputs({name}={sign}10**5000)", (f"{name} must be ", DIGITS))
+        for name in ("num_draft_tokens", "max_tokens", "seed", "kv_bits", "prompts", "kinds")
+        for sign in ("", "-")
+    ),
+    ("spec_inputs(num_draft_tokens=[3, 10**5000])", ("num_draft_tokens must be at most", DIGITS)),
+    ("spec_inputs(temperature=10**5000)", ("temperature must be a finite number", DIGITS)),
+    ("spec_inputs(min_rounds=10**5000)", ("min_rounds must be at most 1000", DIGITS)),
+    ("spec_inputs(target=10**5000, draft='d')", ("target must be text", DIGITS)),
+    ("spec_speedup(min=10**5000)", ("speedup.min must be a finite number", DIGITS)),
+    ("spec_speedup(10**5000)", ("takes no positional argument", DIGITS)),
+    # arguments of the chat template
+    *(
+        (f"spec_inputs(chat_template_args={value})", (PLAIN_JSON,))
+        for value in ("{'a': float('nan')}", "{'a': print}", "{'a': {1, 2}}", "{'a': [b'x']}")
+    ),
+    ("spec_inputs(chat_template_args={1: 'x'})", ("must be a mapping with text keys",)),
+    # paths that cannot be
+    ("spec_inputs(prompts='~no_such_user/x')", ("prompts: not a usable path", "no_such_user")),
+    (f"spec_inputs(prompts='{'x' * 5000}')", ("prompts: not a usable path", "xxxx")),
+    (f"spec_inputs(target='{'x' * 5000}', draft='d')", ("target: not a usable path", "xxxx")),
+    ("spec_inputs(target='t', draft='~no_such_user/x')", ("draft: not a usable path",)),
 ]
 
 
@@ -742,6 +1020,42 @@ def test_no_pair_skips_with_the_reason(project: pytest.Pytester, run: Run) -> No
     result.stdout.fnmatch_lines("*no pair was given: *--spec-target*--spec-draft*--spec-demo*")
 
 
+def test_a_skip_without_a_pair_stands_at_the_test(project: pytest.Pytester) -> None:
+    """Not at a line of specgate: the summary shows which tests were not run."""
+    path = project.makepyfile(
+        test_uses="""
+        import pytest
+
+        @pytest.mark.spec_parity
+        def test_marked(): pass
+
+        class TestIt:
+            def test_evidence(self, spec_evidence): pass
+        """
+    )
+    assert skipped_at(project) == [(str(path), 3), (str(path), 7)]
+
+
+def test_gates_without_a_pair_are_skipped_at_their_own_lines(project: pytest.Pytester) -> None:
+    """A named gates file whose pair is not set yet."""
+    path = project.makefile(
+        ".yaml", gates="version: 1\n\ngates:\n  speedup: {}\n  memory: {headroom: 0.2}\n"
+    )
+    assert skipped_at(project, "gates.yaml") == [(str(path), 4), (str(path), 5)]
+
+
+def skipped_at(pytester: pytest.Pytester, *args: str) -> list[tuple[str, int]]:
+    """File and line of each test that was skipped for want of a pair, as every report has it."""
+    places = []
+    for report in pytester.inline_run(*args).getreports("pytest_runtest_logreport"):
+        if report.skipped:
+            assert isinstance(report.longrepr, tuple)
+            path, line, reason = report.longrepr
+            assert "no pair was given: " in reason
+            places.append((path, line))
+    return places
+
+
 @pytest.mark.parametrize("how", ["option", "ini"])
 def test_no_pair_is_an_error_where_one_is_required(
     project: pytest.Pytester, run: Run, how: str
@@ -757,7 +1071,12 @@ def test_no_pair_is_an_error_where_one_is_required(
 
 @pytest.mark.parametrize("args", [("-k", "nothing"), ("test_plain.py",), ("-m", "spec_parity")])
 def test_required_gates_that_are_not_collected(refused: Refused, args: tuple[str, ...]) -> None:
-    refused(("--spec-require", *PAIR, *args), "--spec-require: no gate was collected", "-k")
+    """A report would look like a result: none is written, the old one stays as it was."""
+    words = "--spec-require: no gate was collected", "-k"
+    refused(("--spec-require", *PAIR, *args, "--spec-report=json:out.json"), *words)
+    Path("out.json").write_text("of last week", encoding="utf-8")
+    refused(("--spec-require", *PAIR, *args, "--spec-report=json:out.json"), *words)
+    assert Path("out.json").read_text(encoding="utf-8") == "of last week"
 
 
 def test_markers_are_listed(run: Run) -> None:
@@ -822,3 +1141,19 @@ def test_collect_only_loads_no_model_and_writes_nothing(project: pytest.Pytester
     result.stdout.fnmatch_lines(["gates.yaml::parity*", "gates.yaml::speedup"])
     result.stdout.fnmatch_lines("test_uses.py::test_markers*")
     assert files(project.path) == before
+
+
+@pytest.mark.parametrize("cache", [True, False])
+def test_collect_only_builds_no_demo_pair(
+    project: pytest.Pytester, run: Run, monkeypatch: pytest.MonkeyPatch, cache: bool
+) -> None:
+    """Nor its folder: neither in pytest's cache nor, where that is off, in the temporary one."""
+    temporary = project.mkdir("temporary")
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    result = run(
+        "--spec-demo", "--collect-only", "-q", *(() if cache else ("-p", "no:cacheprovider"))
+    )
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["gates.yaml::parity*", "gates.yaml::speedup"])
+    assert list(temporary.iterdir()) == []
+    assert not (project.path / ".pytest_cache" / "d").exists()

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_specgate.config.build import Builder
-from pytest_specgate.config.gates_file import default_gates_file
+from pytest_specgate.config.gates_file import default_gates_file, read_gates_file
 from pytest_specgate.config.keys import SECTIONS
 from pytest_specgate.config.options import Options
 from pytest_specgate.config.plan import MAX_DRAFT_TOKENS, Plan, Prompt
@@ -410,8 +410,12 @@ def test_gate_whose_limits_are_all_off(
         ("decoding: {seed: -1}", ("seed must be at least 0", "found -1")),
         ("decoding: {seed: 9223372036854775808}", ("seed must be at most 9223372036854775807",)),
         ("decoding: {prefill_step_size: 0}", ("prefill_step_size must be at least 1", "found 0")),
-        ("decoding: {kv_bits: 7}", ("kv_bits must be", "found 7", "2, 3, 4, 5, 6, 8, null")),
-        ("decoding: {kv_group_size: 1}", ("kv_group_size must be", "found 1")),
+        ("decoding: {kv_bits: 7}", ("kv_bits must be one of 2, 3, 4, 5, 6, 8, found 7", "8, null")),
+        ("decoding: {kv_bits: 4.0}", ("kv_bits must be one of 2, 3, 4, 5, 6, 8, found 4.0",)),
+        ("decoding: {kv_bits: 1}", ("kv_bits must be one of 2, 3, 4, 5, 6, 8, found 1",)),
+        ("decoding: {kv_group_size: 1}", ("kv_group_size must be one of 32, 64, 128, found 1",)),
+        ("decoding: {kv_group_size: 16}", ("kv_group_size must be one of 32, 64, 128, found 16",)),
+        ("decoding: {kv_group_size: 64.0}", ("must be one of 32, 64, 128, found 64.0",)),
         ("decoding: {quantized_kv_start: -1}", ("quantized_kv_start must be at least 0",)),
         ("decoding: {chat_template_args: {1: x}}", ("keys must be text", "found 1", "quotes")),
         ("measure: {warmup: 0}", ("warmup must be at least 1", "the parity pass")),
@@ -445,6 +449,25 @@ def test_gate_whose_limits_are_all_off(
 )
 def test_value_that_is_not_allowed(refused: Refused, setting: str, words: tuple[str, ...]) -> None:
     refused(f"# a comment\nversion: 1\n\n{setting}\n", 4, *words)
+
+
+@pytest.mark.parametrize(
+    ("key", "values"), [("kv_bits", (2, 3, 4, 5, 6, 8)), ("kv_group_size", (32, 64, 128))]
+)
+def test_sizes_that_mlx_can_quantise_to(
+    accepted: Callable[[str | bytes], Plan], key: str, values: tuple[int, ...]
+) -> None:
+    for value in values:
+        decoding = accepted(f"version: 1\ndecoding: {{{key}: {value}}}\n").inputs.decoding
+        assert getattr(decoding, key) == value
+
+
+@pytest.mark.parametrize("setting", ["pair: {target: null, draft: ~}", "decoding: {kv_bits: null}"])
+def test_null_sets_nothing(tmp_path: Path, setting: str) -> None:
+    """A place below may still say something: the key is as if it were not there."""
+    path = tmp_path / "gates.yaml"
+    path.write_text(f"version: 1\n{setting}\n", encoding="utf-8")
+    assert read_gates_file(path, GATES) == ({}, None)
 
 
 @pytest.mark.parametrize(
@@ -497,7 +520,9 @@ def test_temperature_is_allowed_where_nothing_compares_outputs(
         ("[1]", "version must be 1, found a list"),
         ("{}", "version must be 1, found a mapping"),
         ("2", "version 2 is newer than this plugin knows (1)"),
-        ("9" * 30, "is newer than this plugin knows (1)"),
+        ("9" * 18, f"version {'9' * 18} is newer than this plugin knows (1)"),
+        ("9" * 30, "version a number of too many digits is newer than this plugin knows (1)"),
+        (f"-{'9' * 30}", "version must be 1, found a number of too many digits"),
         ("2026-01-01", "is read as a date by YAML: put it in quotes"),
         ("!!python/name:os.system x", "tag !!python/name:os.system is not allowed"),
     ],
@@ -514,11 +539,10 @@ def test_version_is_missing(refused: Refused, content: str) -> None:
 # -- YAML ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "content",
-    ["", "\n", "   \n", "# a comment\n", b"\xef\xbb\xbf"]
-    + ["null", "# first\nnull\n", "~", "# first\n~\n", "---", "---\n...\n", "--- null\n"],
-)
+NOTHING = ["", "\n", "   \n", "# a comment\n", b"\xef\xbb\xbf", "null", "~", "---", "--- null\n"]
+
+
+@pytest.mark.parametrize("content", [*NOTHING, "# first\nnull\n", "# first\n~\n", "---\n...\n"])
 def test_file_that_holds_nothing(refused: Refused, content: str | bytes) -> None:
     refused(content, None, "the file is empty", "a minimal one is", "version: 1", "gates:")
 
@@ -598,6 +622,119 @@ def test_key_that_is_no_text(refused: Refused, content: str, found: str) -> None
 )
 def test_alias_that_contains_itself(refused: Refused, content: str) -> None:
     refused(f"version: 1\n{content}\n", 2, "an alias that contains itself")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "gates: &own {*own : 1}",
+        "gates: &own {[*own]: 1}",
+        "gates: &own {? {a: *own} : 1}",
+        "gates: {parity: &own {*own : 1}}",
+        "decoding: &own {*own : 1}",
+        "decoding: {chat_template_args: &own {*own : 1}}",
+        "decoding: {chat_template_args: {a: &own {[*own]: 1}}}",
+        "&own [*own]: 1",
+        "? {version: 1}\n: 1",
+        "{[version]: 1}",
+        "{? {version: 1} : 1, version: 1}",
+    ],
+)
+def test_key_that_is_a_list_or_a_mapping(tmp_path: Path, content: str) -> None:
+    """An alias of the mapping that it stands in too: told at its line, without a look inside."""
+    path = tmp_path / "gates.yaml"
+    flow = content.startswith("{")
+    path.write_text(content if flow else f"version: 1\n{content}\n", encoding="utf-8")
+    complaint(path, 1 if flow else 2, "keys must be text, found a list or a mapping")
+
+
+_PLACES = (
+    "decoding: {{seed: {}}}",
+    "decoding: {{max_tokens: {}}}",
+    "decoding: {{num_draft_tokens: [1, {}]}}",
+    "decoding: {{temperature: {}}}",
+    "decoding: {{kv_bits: {}}}",
+    "decoding: {{kv_group_size: {}}}",
+    "pair: {{target: {}, draft: a/b}}",
+    "prompts: {{builtin: {}}}",
+    "prompts: {{kinds: [json, {}]}}",
+    "measure: {{min_rounds: {}}}",
+    "gates: {{speedup: {{min: {}}}}}",
+    "gates: {{latency: {{p95_max_seconds: {}}}}}",
+    "gates: {{parity: {{mode: {}}}}}",
+    "gates: {{parity: {}}}",
+    "gates: {}",
+    "decoding: {}",
+)
+
+
+@pytest.mark.parametrize("place", _PLACES)
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("!!bool abc", "'abc' cannot be read as bool"),
+        ("!!int ''", "'' cannot be read as int"),
+        ("!!int '-'", "'-' cannot be read as int"),
+        ("!!int 0b2", "'0b2' cannot be read as int"),
+        ("!!float ''", "'' cannot be read as float"),
+        ("!!float '1:x'", "'1:x' cannot be read as float"),
+        ("1" * 5000, f"'{'1' * 40}' cannot be read as int"),
+    ],
+)
+def test_scalar_that_its_tag_does_not_fit(
+    refused: Refused, place: str, value: str, words: str
+) -> None:
+    refused(f"version: 1\n{place.format(value)}\n", 2, words)
+
+
+@pytest.mark.parametrize("place", [place for place in _PLACES if "mode" not in place])
+@pytest.mark.parametrize("number", ["0x" + "f" * 5000, "-0x" + "f" * 5000, "0" + "7" * 5000])
+def test_number_of_too_many_digits(refused: Refused, place: str, number: str) -> None:
+    """Python would refuse to write it out: it is named, not shown."""
+    message = refused(f"version: 1\n{place.format(number)}\n", 2, "must ")
+    assert "found a number of too many digits" in message
+    assert len(message) < 500
+
+
+@pytest.mark.parametrize("number", ["0b1" + "0" * 63, "9223372036854775808"])
+def test_whole_number_just_too_large(refused: Refused, number: str) -> None:
+    """From 2 ** 63 on; the largest below it is shown."""
+    words = "max_tokens must be at most 9223372036854775807, found a number of too many digits"
+    refused(f"version: 1\ndecoding: {{max_tokens: {number}}}\n", 2, words)
+    words = "warmup must be at most 10, found 9223372036854775807"
+    refused("version: 1\nmeasure: {warmup: 9223372036854775807}\n", 2, words)
+
+
+@pytest.mark.parametrize("digits", ["0x" + "f" * 5000, "0b" + "1" * 70])
+def test_version_of_too_many_digits(refused: Refused, digits: str) -> None:
+    words = "version a number of too many digits is newer than this plugin knows (1)"
+    refused(f"version: {digits}\n", 1, words)
+    refused(f"version: -{digits}\n", 1, "version must be 1, found a number of too many digits")
+
+
+@pytest.mark.parametrize("depth", [100, *range(200, 600, 25), 900, 1500])
+def test_nesting_through_aliases(tmp_path: Path, depth: int) -> None:
+    """No bracket stands inside another one, yet the value is that deep: one clear message."""
+    lists = ["&a0 [x]", *(f"&a{n} [*a{n - 1}]" for n in range(1, depth))]
+    path = tmp_path / "gates.yaml"
+    path.write_text(
+        f"version: 1\ngates: {{parity: {{mode: [{', '.join(lists)}]}}}}\n"
+        f"decoding:\n  chat_template_args: {{deep: *a{depth - 1}}}\n",
+        encoding="utf-8",
+    )
+    if depth >= 900:
+        complaint(path, 4, "nested too deeply")
+    elif depth > 200:  # where Python's own limit lies depends on the caller
+        with pytest.raises(ConfigError) as caught:
+            plan(path)
+        assert any(
+            words in str(caught.value)
+            for words in ("line 4: nested too deeply", "line 2: more than 10000 values")
+        )
+    elif depth == 200:  # what is deep is allowed here; what is wrong is the gate
+        complaint(path, 2, "more than 10000 values in one entry")
+    else:
+        complaint(path, 2, "parity.mode must be one of exact", "found a list")
 
 
 def _bomb(levels: int) -> str:
@@ -688,6 +825,24 @@ def test_nesting_within_reason(accepted: Callable[[str | bytes], Plan]) -> None:
 )
 def test_timestamp(refused: Refused, setting: str) -> None:
     refused(f"version: 1\n{setting}\n", 2, "2026-01-01", "read as a date", "put it in quotes")
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("{a: .nan}", "decoding.chat_template_args must hold plain JSON values alone: "),
+        ("{a: [1, {b: -.inf}]}", "decoding.chat_template_args must hold plain JSON values alone: "),
+        ("{a: 1, b: {c: 1, c: 1}}", "'c' is given twice (first on line 2)"),
+        ("{a: 1, a: 1}", "'a' is given twice (first on line 2)"),
+        ("{a: {1: x}}", "keys must be text, found 1"),
+        ("[a]", "decoding.chat_template_args must be a mapping with text keys, found a list"),
+        ("{a: !!python/name:os.system x}", "tag !!python/name:os.system is not allowed"),
+    ],
+)
+def test_chat_template_argument_that_is_no_plain_json(
+    refused: Refused, value: str, words: str
+) -> None:
+    refused(f"version: 1\ndecoding: {{chat_template_args: {value}}}\n", 2, words)
 
 
 def test_date_in_quotes_is_text(accepted: Callable[[str | bytes], Plan]) -> None:

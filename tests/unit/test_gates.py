@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from pytest_specgate.config.plan import Decoding, Inputs
 from pytest_specgate.gates import builtin_gates
 from pytest_specgate.gates.acceptance import AcceptanceGate
-from pytest_specgate.gates.base import Gate, Verdict
+from pytest_specgate.gates.base import BaseGate, Gate, Verdict
 from pytest_specgate.gates.latency import LatencyGate
 from pytest_specgate.gates.memory import MemoryGate
 from pytest_specgate.gates.parity import ParityGate
@@ -173,6 +173,66 @@ def test_outputs_of_one_token(gate: Gate) -> None:
     assert verdict.status in ("passed", "failed", "inconclusive")
 
 
+def lazy(name: str = "lazy") -> CaseEvidence:
+    """A prompt whose speculative arm never called the draft, timed all the same."""
+    arm = make_arm(3, EVEN, flags=[False] * 4, drafted=False)
+    return make_case(name, make_arm(None, EVEN), arm)
+
+
+def miscounted(name: str = "miscounted") -> CaseEvidence:
+    """A prompt whose text agrees while its block counts do not."""
+    return make_case(name, make_arm(None, EVEN), make_arm(3, EVEN, broken="block 2 is odd"))
+
+
+@pytest.mark.parametrize("name", ["speedup", "latency", "memory", "acceptance"])
+@pytest.mark.parametrize(
+    ("case", "why"),
+    [(lazy("z"), "nothing was drafted"), (miscounted("z"), "block 2 is odd")],
+    ids=["not drafted", "broken counts"],
+)
+def test_a_prompt_that_cannot_be_trusted_is_left_out_and_named(
+    name: str, case: CaseEvidence, why: str
+) -> None:
+    """Its text agrees, so only this line tells; the figures are those of the others."""
+    alone, with_it = (
+        judge(ALL[name], make_evidence(*cases), **({"min": 0.1} if name == "acceptance" else {}))
+        for cases in (mix(2.0), [*mix(2.0), case])
+    )
+    assert with_it.status == alone.status == "passed"
+    assert with_it.details == (*alone.details, f"left out: z ({why})")
+    assert replace(with_it, details=alone.details) == alone
+
+
+@pytest.mark.parametrize("name", ["speedup", "latency", "memory", "acceptance"])
+def test_nothing_left_but_broken_counts(name: str) -> None:
+    """Equal text is no trust."""
+    verdict = judge(ALL[name], make_evidence(miscounted("a"), miscounted("b")))
+    assert verdict.status == "failed"
+    assert verdict.reason == (
+        "nothing to judge: none of 2 prompts gave an output on both paths that can be trusted"
+    )
+
+
+class Named(BaseGate):
+    """A gate of one's own that sets only what it must."""
+
+    name = "of_mine"
+
+
+class Renamed(BaseGate):
+    """A gate that judges one figure of many."""
+
+    name, item = "of_mine", "of_mine_p95"
+
+
+def test_a_gate_that_sets_only_its_name_has_an_item_of_that_name() -> None:
+    """An item of its own name where it has one."""
+    assert (Named.name, Named.item) == ("of_mine", "of_mine")
+    assert (Renamed.name, Renamed.item) == ("of_mine", "of_mine_p95")
+    assert Named().wants_rounds(make_evidence(*mix(2.0)), {}, 12) is False
+    assert Named().complaint({}, Inputs()) is None
+
+
 def test_the_gates_in_the_order_of_the_report() -> None:
     """Names are the keys of gates.yaml; one figure of many has its own item name."""
     assert list(ALL) == ["parity", "speedup", "latency", "memory", "acceptance"]
@@ -313,11 +373,32 @@ def test_model_output_cannot_drive_the_terminal() -> None:
     assert all(line.isprintable() for line in judge(GATE, make_evidence(same_ids)).details)
 
 
-def test_broken_counts_fail_though_the_text_agrees() -> None:
-    """An output that agrees by luck is not a pass."""
-    case = make_case("a", make_arm(None), make_arm(3, broken="block 2 accepted 1 tokens, but"))
-    verdict = judge(GATE, make_evidence(case))
+@pytest.mark.parametrize("drafted", [True, False, None])
+@pytest.mark.parametrize("ks", [(3,), (1, 3), (3, 5)])
+def test_broken_counts_fail_though_the_text_agrees(
+    ks: tuple[int, ...], drafted: bool | None
+) -> None:
+    """An output that agrees by luck is not a pass; the count that is wrong is named."""
+    words = "block 2: 1 accepted, but the target's cache moved on by 3 (not rewound)"
+    arms = [make_arm(k, drafted=drafted, broken=words if k == 3 else None) for k in ks]
+    verdict = judge(GATE, make_evidence(make_case("a", make_arm(None), *arms)))
     assert verdict.status == "failed"
+    assert verdict.reason == f"the text agrees, but the block counts do not: {words}"
+    assert verdict.observed_text == "differs"
+    assert "agrees by luck" in verdict.advice[0]
+
+
+def test_a_difference_of_tokens_is_told_before_one_of_text() -> None:
+    """k = 1 has another text for the same ids, k = 3 other ids: those are the graver fault."""
+    arms = make_arm(1, text="another"), make_arm(3, tokens=(1, 2, 9, 4))
+    verdict = judge(GATE, make_evidence(make_case("a", make_arm(None), *arms)))
+    assert verdict.reason == (
+        "from output token 2 on the speculative text is not the target's own (k = 3)"
+    )
+    assert "first difference   2 (k = 3)" in verdict.details
+    assert verdict.observed == 2
+    text_alone = judge(GATE, make_evidence(make_case("a", make_arm(None), arms[0], make_arm(3))))
+    assert text_alone.reason == "the token ids are equal with k = 1, but the text is not"
 
 
 def test_broken_counts_are_evidence_of_a_difference() -> None:
@@ -364,7 +445,10 @@ def test_speedup_fails() -> None:
     assert verdict.reason == (
         "the speculative path is 1.05x as fast as the plain path, the limit is 1.15x"
     )
-    assert verdict.advice
+    assert verdict.advice == (
+        "Try another num_draft_tokens or a smaller draft, or look at the table by kind: a draft "
+        "may pay on some alone.",
+    )
     early = judge(SpeedupGate(), make_evidence(*mix(1.05, rounds=5)))
     assert early.status == "inconclusive"
     assert SpeedupGate().wants_rounds(make_evidence(*mix(1.05)), SpeedupGate.defaults, 12)
@@ -721,6 +805,16 @@ def test_memory_of_a_draft_as_large_as_everything() -> None:
     assert "cannot be told" in verdict.reason
 
 
+@pytest.mark.parametrize("plain", [10 * GB, 11 * GB, 11_800_000_000, 11_900_000_000, 20 * GB])
+def test_memory_costs_are_never_below_nothing(plain: int) -> None:
+    """Where the plain path held as much or more, the draft costs nothing that could be shown."""
+    verdict = judge(MemoryGate(), memory(plain, 10_800_000_000))
+    cost = 10_800_000_000 - (plain - GB)
+    more = f" (draft +{gigabytes(cost)})" if cost > 0 else ""
+    assert verdict.observed_text == f"10.80 GB{more}"
+    assert "+-" not in verdict.observed_text
+
+
 def test_memory_without_a_limit() -> None:
     """Refused before any model."""
     none: dict[str, Any] = dict.fromkeys(MemoryGate.options)
@@ -760,6 +854,21 @@ def test_acceptance_weighs_proposals_not_prompts() -> None:
     assert verdict.observed == 2 / (5 + 3 + 3 + 2 + 1)
 
 
+def test_acceptance_leaves_wrong_outputs_out() -> None:
+    """Four of four in an output that is not the target's own: no merit of the draft."""
+    wrong = make_arm(3, tokens=(1, 2, 9, 4), flags=[True, True, True, False])
+    evidence = make_evidence(*TWO_OF_FIVE.cases, make_case("odd", make_arm(None), wrong))
+    verdict = judge(AcceptanceGate(), evidence, min=0.4)
+    assert (verdict.observed, verdict.samples) == (0.4, 5)
+    assert verdict.details == (
+        "accepted 2 of 5 proposed tokens in 2 blocks",
+        "mean accept length 1.00",
+        "left out: odd (its output differs)",
+    )
+    assert judge(AcceptanceGate(), evidence, min=0.41).status == "failed"
+    assert evidence.acceptance_rate == 5 / 8  # what was generated, whatever it is worth
+
+
 def test_acceptance_of_one_cut_block() -> None:
     """No block was closed: no mean length is made up."""
     arm = make_arm(3, flags=[True, True, True], tokens=(1, 2, 3))
@@ -775,6 +884,51 @@ def test_acceptance_without_a_proposal() -> None:
     verdict = judge(AcceptanceGate(), make_evidence(make_case("a", make_arm(None), arm)))
     assert verdict.status == "failed"
     assert verdict.reason == "nothing was drafted: no token was proposed"
+
+
+# -- evidence of several k -------------------------------------------------------------------------
+
+SEVERAL = make_evidence(
+    make_case(
+        "a",
+        make_arm(None, [1.0] * 5),
+        make_arm(1, [0.5] * 5, flags=[True, False, True, False]),
+        make_arm(3, [0.25] * 5, flags=[True, True, True, False]),
+    )
+)
+FIGURES: Mapping[str, Callable[[Evidence], object]] = {
+    "blocks": lambda e: e.blocks,
+    "usable_blocks": lambda e: e.usable_blocks,
+    "acceptance_rate": lambda e: e.acceptance_rate,
+    "draft_share": lambda e: e.draft_share,
+    "speedup": lambda e: e.speedup,
+    "ratios": lambda e: e.ratios(),
+}
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_figures_of_several_k_do_not_mix(figure: str) -> None:
+    """A mean over k = 1 and k = 3 would be the figure of neither."""
+    with pytest.raises(ValueError, match=r"k = 1, 3 do not mix: .*for_arm\(k\)"):
+        FIGURES[figure](SEVERAL)
+    FIGURES[figure](SEVERAL.for_arm(1))
+
+
+def test_evidence_is_cut_to_one_k() -> None:
+    """Each k has its own figures beside the same plain arm."""
+    assert SEVERAL.num_draft_tokens == (1, 3)
+    one, three = SEVERAL.for_arm(1), SEVERAL.for_arm(3)
+    assert (one.num_draft_tokens, three.num_draft_tokens) == ((1,), (3,))
+    assert list(three.cases[0].arms) == ["plain", "k=3"]
+    assert (one.speedup, three.speedup) == (2.0, 4.0)
+    assert (one.ratios(), three.ratios()) == ({"a": [2.0] * 5}, {"a": [4.0] * 5})
+    assert (one.acceptance_rate, three.acceptance_rate) == (1.0, 1.0)
+    assert (one.draft_share, three.draft_share) == (0.5, 0.75)
+    assert (one.blocks.proposed, three.blocks.proposed) == (2, 3)
+    assert three.usable_blocks == three.blocks
+    assert SEVERAL.exact  # what holds for every k may be asked of all at once
+    assert [case.prompt.id for case in SEVERAL.timed] == ["a"]
+    assert SEVERAL.for_arm(5).num_draft_tokens == ()
 
 
 # -- words -----------------------------------------------------------------------------------------
@@ -794,5 +948,39 @@ def test_words() -> None:
         "0.01 GB",
         "5.12 GB",
     ]
-    assert shown("plain 水 é 🙂") == "plain 水 é 🙂"
-    assert shown("\ud800\ue000") == "\\ud800\\ue000"
+
+
+@pytest.mark.parametrize("text", ["plain 水 é 🙂", "", " a  b ", "C:\\new 'x' \"y\"", "e\u0301"])
+def test_text_with_a_shape_is_shown_as_it_is(text: str) -> None:
+    """Backslashes and quotes as well: it is text, not source."""
+    assert shown(text) == text
+
+
+@pytest.mark.parametrize(
+    ("character", "escaped"),
+    [
+        ("\u2028", "\\u2028"),
+        ("\u2029", "\\u2029"),
+        ("\x85", "\\x85"),
+        ("\n", "\\n"),
+        ("\r", "\\r"),
+        ("\t", "\\t"),
+        ("\0", "\\x00"),
+        ("\x1b", "\\x1b"),
+        ("\x7f", "\\x7f"),
+        ("\x9b", "\\x9b"),
+        ("\u200b", "\\u200b"),
+        ("\u202e", "\\u202e"),
+        ("\ufeff", "\\ufeff"),
+        ("\ud800", "\\ud800"),
+        ("\ue000", "\\ue000"),
+        ("\ufffe", "\\ufffe"),
+        ("\U000e0041", "\\U000e0041"),
+    ],
+)
+def test_a_character_without_a_shape_is_escaped(character: str, escaped: str) -> None:
+    """Line and paragraph separators too: what is shown stays on one line."""
+    line = shown(f"a{character}b")
+    assert line == f"a{escaped}b"
+    assert line.isprintable()
+    assert len(line.splitlines()) == 1

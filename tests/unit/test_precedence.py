@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_specgate.config.build import Builder
-from pytest_specgate.config.gates_file import read_gates_file
+from pytest_specgate.config.gates_file import default_gates_file, read_gates_file
 from pytest_specgate.config.keys import MARKER_INPUTS, SECTIONS
 from pytest_specgate.config.layers import Key, Layer, Layers, Setting, checked
 from pytest_specgate.config.markers import gate_configs, inputs_layer
@@ -202,6 +202,68 @@ def test_null_switches_off_what_a_lower_place_sets() -> None:
     assert inputs.decoding.kv_bits is None
 
 
+def test_null_in_a_gates_file_sets_nothing(tmp_path: Path) -> None:
+    """There it is how the commented default is written: the ini file still names the pair."""
+    path = tmp_path / "gates.yaml"
+    path.write_text(
+        "version: 1\npair: {target: null, draft: null}\ndecoding: {kv_bits: null, seed: 4}\n",
+        encoding="utf-8",
+    )
+    file, _ = read_gates_file(path, GATES)
+    assert {key: setting.value for key, setting in file.items()} == {("decoding", "seed"): 4}
+    ini = layer("ini", pair__target="a/ini", pair__draft="b/ini", decoding__kv_bits=8)
+    inputs, _ = resolved({"gates file": file, "ini": ini})
+    assert (inputs.target, inputs.draft) == (ModelRef("a/ini"), ModelRef("b/ini"))
+    assert (inputs.decoding.kv_bits, inputs.decoding.seed) == (8, 4)
+
+
+# -- the package's own gates file ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted({*VALUES} - {"decoding__temperature"}))
+def test_the_built_in_gates_file_ranks_below_the_ini_file(name: str) -> None:
+    """Its settings are the defaults; only its gates are new."""
+    value = VALUES[name][PLACES.index("ini")]
+    made = builder(ini=layer("ini", **{name: value}, **_partner(name)))
+    plan = made.plan(default_gates_file(), builtin=True)
+    assert _got(name, plan.inputs, plan.measure) == _expected(name, value)
+    assert plan.settings == {}
+    assert [gate.name for gate in plan.gates] == ["parity", "speedup", "latency", "memory"]
+
+
+def test_the_built_in_gates_file_says_what_the_defaults_are() -> None:
+    """Whoever copies it changes nothing by that."""
+    made = Builder(Options({}, {}), GATES, builtin)
+    copied, own = (made.plan(default_gates_file(), builtin=b) for b in (False, True))
+    assert (copied.inputs, copied.measure) == (own.inputs, own.measure) == made.inputs({}, {})
+    assert {gate.name: gate.options for gate in own.gates} == {
+        name: gate.defaults for name, gate in GATES.items() if name != "acceptance"
+    }
+
+
+def test_a_copied_gates_file_ranks_above_the_ini_file(tmp_path: Path) -> None:
+    """It is the project's own then, word for word the same."""
+    path = tmp_path / "gates.yaml"
+    path.write_bytes(default_gates_file().read_bytes())
+    ini = layer("ini", decoding__max_tokens=9, measure__max_rounds=99)
+    plan = Builder(Options({}, ini), GATES, builtin).plan(path)
+    assert (plan.inputs.decoding.max_tokens, plan.measure.max_rounds) == (256, 12)
+
+
+@pytest.mark.parametrize(
+    ("settings", "rounds"),
+    [({"measure__min_rounds": 20}, (20, 20)), ({"measure__max_rounds": 3}, (3, 3))],
+)
+def test_a_marker_moves_the_default_rounds_of_the_built_in_gates_file(
+    settings: dict[str, int], rounds: tuple[int, int]
+) -> None:
+    """5 and 12 stand in that file, but they are no limits that anyone set."""
+    made = builder()
+    file = made.plan(default_gates_file(), builtin=True).settings
+    _, measure = made.inputs(layer("marker", **settings), file)
+    assert (measure.min_rounds, measure.max_rounds) == rounds
+
+
 # -- a prompt's own line ---------------------------------------------------------------------------
 
 OWN = (Prompt("own", "x", max_tokens=33), Prompt("none", "y"))
@@ -250,6 +312,15 @@ def test_kinds_of_a_marker_cut_the_prompts_of_the_file() -> None:
     marker = layer("marker", prompts__kinds="python")
     assert [p.id for p in made.inputs(marker, file)[0].prompts] == ["p"]
     assert [p.id for p in made.inputs(marker, {})[0].prompts] == ["p"]
+
+
+def test_kinds_of_a_marker_cut_a_set_of_the_command_line() -> None:
+    """The test is about its kinds, whatever the set; those of the file belong to the file's set."""
+    made = Builder(Options(layer("cli", prompts__set="any"), {}), GATES, lambda name: KINDS)
+    marker, file = layer("marker", prompts__kinds="json"), layer("file", prompts__kinds="python")
+    assert [p.id for p in made.inputs(marker, {})[0].prompts] == ["j"]
+    assert [p.id for p in made.inputs(marker, file)[0].prompts] == ["j"]
+    assert [p.id for p in made.inputs({}, file)[0].prompts] == ["j", "p", "t"]
 
 
 def test_kinds_are_named_where_they_stand() -> None:
@@ -604,6 +675,22 @@ def test_a_marker_starts_from_the_gates_file(pytester: pytest.Pytester) -> None:
     assert config.options == {"min": 1.5, "margin": 0.2, "statistic": "median"}
     (config,) = gate_configs(item, GATES, {})
     assert config.options == {**GATES["speedup"].defaults, "min": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "rounds"),
+    [
+        ("min_rounds=20", (20, 20)),
+        ("max_rounds=3", (3, 3)),
+        ("min_rounds=20, max_rounds=30", (20, 30)),
+        ("min_rounds=6", (6, 12)),
+    ],
+)
+def test_one_bound_of_a_marker_moves_the_default_of_the_other(
+    pytester: pytest.Pytester, arguments: str, rounds: tuple[int, int]
+) -> None:
+    _, measure = measured(pytester, [], arguments, "", "")
+    assert (measure.min_rounds, measure.max_rounds) == rounds
 
 
 def test_every_argument_of_the_marker_reaches_what_is_measured(pytester: pytest.Pytester) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -94,7 +95,8 @@ LATENCY = Verdict(
     "latency",
     "k=3",
     "inconclusive",
-    "p95 cannot be estimated from 15 trials: it takes 60 an arm",
+    "p95 cannot be estimated from 15 trials in 5 rounds: it takes 60 trials an arm in at least 2 "
+    "rounds",
     limit=1.0,
     unit="x",
     samples=15,
@@ -113,7 +115,7 @@ MEMORY = Verdict(
     "GB",
     15,
     observed_text="10.80 GB (draft +1.80 GB)",
-    limit_text="10% free",
+    limit_text=">= 10% free",
     evidence_text="headroom 46%",
     evidence={"ratio": 1.2, "headroom": 0.46},
 )
@@ -147,19 +149,20 @@ target  Qwen2.5-7B-Instruct-4bit      8.00 GB  bfloat16/4-bit
 draft   Qwen2.5-0.5B-Instruct-4bit    1.00 GB  bfloat16   k = 3
 mlx 0.32.4, mlx-lm 0.32.2, GPU of paper, macOS 26.2, 36 GiB, on mains
 
-gate         verdict       observed                   limit     evidence
-parity       passed        3 of 3 exact               exact     12 tokens
-speedup      passed        3.17x [3.10, 3.25]         >= 1.15x  3 prompts, 5
-                                                                rounds
-latency p95  inconclusive  0.80 s (max of 15)         <= 1.00x  15 trials an arm
-memory       passed        10.80 GB (draft +1.80 GB)  10% free  headroom 46%
+gate         verdict       observed                   limit        evidence
+parity       passed        3 of 3 exact               exact        12 tokens
+speedup      passed        3.17x [3.10, 3.25]         >= 1.15x     3 prompts, 5
+                                                                   rounds
+latency p95  inconclusive  0.80 s (max of 15)         <= 1.00x     15 trials an
+                                                                   arm
+memory       passed        10.80 GB (draft +1.80 GB)  >= 10% free  headroom 46%
 
 kind     prompts  plain tok/s  spec tok/s  speedup  accepted  mean len    TTFT
 explain        2          1.9         5.0     3.00      0.40      1.00  0.20 s
 python         1          2.5        10.0     4.00      1.00      3.00  0.10 s
 
-latency p95 (k=3) is undecided: p95 cannot be estimated from 15 trials: it takes
-  60 an arm.
+latency p95 (k=3) is undecided: p95 cannot be estimated from 15 trials in 5
+  rounds: it takes 60 trials an arm in at least 2 rounds.
   With 3 prompts that is --spec-rounds 20; or give more prompts.
 """
 
@@ -210,9 +213,11 @@ def test_several_k_are_told_apart() -> None:
         ("json", 1),
         ("json", 5),
     ]
-    text = "\n".join(summary_lines(report, 80))
-    assert "json k=1" in text
-    assert "k = 1, 5" in text
+    lines = summary_lines(report, 80)
+    assert lines[1].endswith("   k = 1, 5")
+    header, *kinds = (line.split() for line in lines[-3:])
+    assert header[:2] == ["kind", "k"]
+    assert [row[:2] for row in kinds] == [["json", "1"], ["json", "5"]]
 
 
 def test_figures_that_are_not_there() -> None:
@@ -282,6 +287,57 @@ def test_prompts_share_a_row() -> None:
     assert (row.observed, row.limit, row.evidence) == ("2 of 3 exact", "exact", "108 tokens")
     (row,) = make_report(PARITY[0], replace(PARITY[1], status="inconclusive")).gate_rows()
     assert (row.status, row.observed) == ("inconclusive", "1 of 2 exact")
+
+
+def test_prompts_that_were_all_skipped() -> None:
+    """No pass, no failure: the row says so."""
+    (row,) = make_report(*verdicts_of("skipped", "skipped")).gate_rows()
+    assert (row.status, row.observed) == ("skipped", "0 of 2 passed")
+    (row,) = make_report(*verdicts_of("skipped", "passed")).gate_rows()
+    assert (row.status, row.observed) == ("passed", "1 of 2 passed")
+
+
+def asked_by(item: str, *verdicts: Verdict) -> list[Verdict]:
+    """The same verdicts as this item recorded them."""
+    return [replace(verdict, item=item) for verdict in verdicts]
+
+
+def test_a_prompt_that_a_marker_asked_for_too_counts_once() -> None:
+    """Three prompts of gates.yaml, two of them once more by a marker: three, with their tokens."""
+    of_gates = [v for p in PARITY for v in asked_by(f"gates.yaml::parity[{p.subject}]", p)]
+    of_marker = asked_by("test_own.py::test_it", *PARITY[:2])
+    for verdicts in ([*of_gates, *of_marker], [*of_marker, *of_gates]):
+        (row,) = make_report(*verdicts).gate_rows()
+        assert (row.name, row.status) == ("parity", "passed")
+        assert (row.observed, row.evidence) == ("3 of 3 exact", "12 tokens")
+
+
+def test_a_gate_that_several_items_asked_for_is_told_apart() -> None:
+    """A row each: the one of gates.yaml under the gate's name, a test's with its own."""
+    slow = replace(SPEEDUP, status="failed", limit_text=">= 50.00x")
+    verdicts = [
+        *asked_by("gates.yaml::speedup", SPEEDUP),
+        *asked_by("tests/test_own.py::TestIt::test_fast", slow),
+        *asked_by("gates.yaml::memory", MEMORY),
+    ]
+    rows = make_report(*verdicts).gate_rows()
+    assert [(row.name, row.status, row.limit) for row in rows] == [
+        ("speedup", "passed", ">= 1.15x"),
+        ("speedup test_fast", "failed", ">= 50.00x"),
+        ("memory", "passed", ">= 10% free"),
+    ]
+    lines = summary_lines(make_report(*verdicts), 120)
+    (row_of_test,) = (line for line in lines if "test_fast" in line)
+    assert row_of_test.split()[:3] == ["speedup", "test_fast", "failed"]
+
+
+def test_a_gate_that_one_test_alone_asked_for_needs_no_name_of_it() -> None:
+    """There is nothing to tell it apart from."""
+    (row,) = make_report(*asked_by("test_own.py::test_fast", SPEEDUP)).gate_rows()
+    assert row.name == "speedup"
+    both = [replace(SPEEDUP, subject=f"k={k}", item=f"gates.yaml::speedup[k={k}]") for k in (1, 5)]
+    rows = make_report(*both).gate_rows()
+    assert [row.name for row in rows] == ["speedup k=1", "speedup k=5"]
 
 
 FAILURE = Verdict(
@@ -581,7 +637,86 @@ def test_a_file_in_the_place_of_a_folder(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [tmp_path / "folder"]
 
 
+def test_a_write_follows_a_link(tmp_path: Path) -> None:
+    """The link stays a link; what it names is replaced, made where it is not there yet."""
+    (tmp_path / "real").mkdir()
+    real = tmp_path / "real" / "report.json"
+    link, chain = tmp_path / "out.json", tmp_path / "chain.json"
+    link.symlink_to("real/report.json")  # names nothing yet
+    chain.symlink_to(link)
+    for path, text in ((link, "one"), (chain, "two"), (real, "three")):
+        write_whole(path, text)
+        assert real.read_text(encoding="utf-8") == text
+        assert (link.is_symlink(), chain.is_symlink(), real.is_symlink()) == (True, True, False)
+    assert link.readlink() == Path("real/report.json")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == [
+        "chain.json",
+        "out.json",
+        "real",
+        "report.json",
+    ]
+
+
+def test_a_folder_that_is_a_link(tmp_path: Path) -> None:
+    """The file lands where the link leads."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    write_whole(tmp_path / "link" / "out.json", "x")
+    assert (tmp_path / "link").is_symlink()
+    assert [path.name for path in (tmp_path / "real").iterdir()] == ["out.json"]
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_a_pipe_stays_a_pipe(tmp_path: Path, linked: bool) -> None:
+    """Its reader gets the text; it is not replaced by a file."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    path = pipe
+    if linked:
+        path = tmp_path / "link"
+        path.symlink_to(pipe)
+    read: list[str] = []
+    reader = threading.Thread(
+        target=lambda: read.append(pipe.read_text(encoding="utf-8")), daemon=True
+    )
+    reader.start()
+    write_whole(path, "水 " * 50_000)  # more than a pipe holds at once
+    reader.join(timeout=30)
+    assert read == ["水 " * 50_000]
+    assert pipe.is_fifo()
+    assert sorted(tmp_path.iterdir()) == sorted({pipe, path})
+
+
+def test_a_device_is_written_to() -> None:
+    """Such as /dev/stdout."""
+    write_whole(Path("/dev/null"), "x")
+    assert Path("/dev/null").is_char_device()
+
+
+@pytest.mark.parametrize(("length", "fits"), [(200, True), (250, True), (255, True), (256, False)])
+def test_a_long_file_name(tmp_path: Path, length: int, fits: bool) -> None:
+    """As long as the file system allows; beyond it an OSError, and nothing is left behind."""
+    path = tmp_path / ("x" * (length - 5) + ".json")
+    if fits:
+        write_whole(path, "text")
+        assert path.read_text(encoding="utf-8") == "text"
+        assert list(tmp_path.iterdir()) == [path]
+        return
+    with pytest.raises(OSError, match="name too long"):
+        write_whole(path, "text")
+    assert list(tmp_path.iterdir()) == []
+
+
 ODD_IDS = (
+    "",
+    "A",
+    "a",
+    "ZH-01",
+    "Zh-01",
+    "\ud800",
+    "\udfff",
+    "\ud83d\ude42",
+    "a\ud800",
     "../../x",
     "..",
     ".",
@@ -629,7 +764,7 @@ def test_a_stem_is_a_plain_file_name(name: str, tmp_path: Path) -> None:
 
 def test_different_ids_have_different_stems() -> None:
     """Also those that look alike once they are made plain; plain ones stay as they are."""
-    assert len({file_stem(name) for name in ODD_IDS}) == len(ODD_IDS)
+    assert len({file_stem(name).lower() for name in ODD_IDS}) == len(ODD_IDS)
     for name in ("zh-01", "a_b", "a.b", "x" * 80):
         assert file_stem(name) == name
     assert file_stem("a b") == file_stem("a b")
@@ -733,29 +868,66 @@ def refused(tmp_path: Path, document: Any) -> str:
     return str(error.value)
 
 
+NEEDED = {
+    "pair": ("target", "draft"),
+    "decoding": ("num_draft_tokens", *(f.name for f in fields(Decoding)), "chat_template_args"),
+    "prompt": ("id", "prompt", "kind"),
+}
+
+
 @pytest.mark.parametrize(
-    "keys",
+    ("section", "key"), [(section, key) for section, keys in NEEDED.items() for key in keys]
+)
+def test_a_case_with_a_key_missing(tmp_path: Path, section: str, key: str) -> None:
+    """Each key decides the output, so none has a default here; file, section and key are named."""
+    document = saved(tmp_path)
+    del document[section][key]
+    message = refused(tmp_path, document)
+    assert message == (
+        f"{tmp_path / 'case.json'}: not a whole saved case: {section}.{key} is missing"
+    )
+
+
+@pytest.mark.parametrize("section", NEEDED)
+def test_a_case_with_a_section_missing(tmp_path: Path, section: str) -> None:
+    """The first key of it is named."""
+    document = saved(tmp_path)
+    del document[section]
+    message = refused(tmp_path, document)
+    assert message.endswith(f": not a whole saved case: {section}.{NEEDED[section][0]} is missing")
+
+
+@pytest.mark.parametrize("role", ["target", "draft"])
+def test_a_case_without_a_model(tmp_path: Path, role: str) -> None:
+    """null would leave the model to another place; a replay is of this pair."""
+    document = saved(tmp_path)
+    document["pair"][role] = None
+    assert refused(tmp_path, document).endswith(f": pair.{role} must be text, found nothing (null)")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
     [
-        "schema",
-        "engine",
-        "pair",
-        "decoding",
-        "prompt",
-        "pair.target",
-        "pair.draft",
-        "prompt.id",
-        "prompt.kind",
-        "prompt.prompt",
-        "decoding.max_tokens",
+        ("id", "a::b", ("id must be", "without '::'", "found 'a::b'")),
+        ("id", "", ("id is empty",)),
+        ("id", 1, ("id must be text", "found 1")),
+        ("id", "a\x1b[31m", ("id must be", "printable", "found 'a\\x1b[31m'")),
+        ("id", "\ud800", ("id is not valid Unicode text",)),
+        ("prompt", "", ("prompt is empty",)),
+        ("prompt", None, ("prompt must be text", "nothing (null)")),
+        ("kind", 3, ("kind must be text", "found 3")),
     ],
 )
-def test_a_case_with_a_key_missing(tmp_path: Path, keys: str) -> None:
-    """The file and the key are named."""
+def test_a_case_with_a_wrong_prompt(
+    tmp_path: Path, key: str, value: Any, words: tuple[str, ...]
+) -> None:
+    """As in a prompt file."""
     document = saved(tmp_path)
-    *outer, key = keys.split(".")
-    place = document[outer[0]] if outer else document
-    del place[key]
-    assert key in refused(tmp_path, document)
+    document["prompt"][key] = value
+    message = refused(tmp_path, document)
+    assert "not a whole saved case: " in message
+    for word in words:
+        assert word in message
 
 
 @pytest.mark.parametrize("value", [None, 1, "x", [], [1], True], ids=repr)
@@ -776,7 +948,6 @@ def test_a_case_with_a_wrong_section(tmp_path: Path, section: str, value: Any) -
         ("temperature", "warm"),
         ("kv_bits", 7),
         ("chat_template_args", [1]),
-        ("of_a_newer_version", 1),
     ],
 )
 def test_a_case_with_a_wrong_option(tmp_path: Path, key: str, value: Any) -> None:

@@ -401,6 +401,33 @@ def test_bounds_equal_brute_force(count: int) -> None:
     assert p95_bounds(seconds) == brute_bounds(count, Fraction(95, 100))
 
 
+def exact_ranks(count: int) -> tuple[int, int]:
+    """The same ranks in whole numbers, each binomial term made from the one before."""
+    terms = [1]  # ways to have that many trials under p95, times 20 ** count
+    for below in range(1, count + 1):
+        terms.append(terms[-1] * 19 * (count - below + 1) // below)
+    share, at_most, lower, upper = 20**count, 0, 0, 0
+    for rank, term in enumerate(terms[:count], 1):
+        at_most += term
+        lower = rank if 20 * at_most <= share else lower
+        upper = upper or (rank if 20 * at_most >= 19 * share else 0)
+    return lower, upper
+
+
+@pytest.mark.parametrize("count", [1_000, 1_029, 1_030, 2_000, 5_000])
+def test_bounds_of_many_trials(count: int) -> None:
+    """Finite, about the 95th percentile, as far from it as 1.645 standard deviations of a count."""
+    seconds = [float(i) for i in range(1, count + 1)]
+    lower, upper = p95_bounds(seconds)
+    assert (lower, upper) == exact_ranks(count)
+    assert lower < 0.95 * count < upper
+    reach = 1.645 * math.sqrt(count * 0.95 * 0.05)
+    assert (lower, upper) == pytest.approx((0.95 * count - reach, 0.95 * count + reach), abs=1.5)
+    assert decide_p95_seconds(seconds, upper) == "passed"
+    assert decide_p95_seconds(seconds, upper - 0.5) == "inconclusive"
+    assert decide_p95_seconds(seconds, lower - 0.5) == "failed"
+
+
 def test_the_rule_of_59() -> None:
     """1 - 0.95^n first reaches 0.95 at n = 59: only then the largest trial bounds p95."""
     assert 1 - 0.95**58 < 0.95 < 1 - 0.95**59

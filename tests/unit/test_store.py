@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
@@ -10,11 +11,14 @@ from typing import Any
 import pytest
 
 from pytest_specgate.config.plan import Inputs, Measure, Prompt
-from pytest_specgate.engines.base import EngineError
+from pytest_specgate.engines.base import EngineError, EngineInfo, Generation
+from pytest_specgate.gates import builtin_gates
+from pytest_specgate.gates.base import Gate, Verdict
 from pytest_specgate.measure.evidence import Evidence, Trial
 from pytest_specgate.measure.store import Silent, Step, Store
 from tests.fakes import FakeEngine, FakePair, Script, make_inputs, make_prompts
 
+GATES = {gate.name: gate for gate in builtin_gates()}
 FIVE = Measure(warmup=1, min_rounds=5, max_rounds=5)
 WRONG = Script(wrong={"k=3": (100, 101, 9, 9, 9, 9, 9, 9)})
 
@@ -61,6 +65,11 @@ class Bench:
         """The parity pass alone."""
         return self.store.campaign(inputs).parity_pass(inputs)
 
+    def known(self, inputs: Inputs, k: int) -> Evidence:
+        """What is known of one k, generating nothing."""
+        inputs = replace(inputs, num_draft_tokens=(k,))
+        return self.store.campaign(inputs).evidence(inputs)
+
 
 def never(_: Evidence) -> bool:
     """No gate wants another round."""
@@ -70,6 +79,13 @@ def never(_: Evidence) -> bool:
 def always(_: Evidence) -> bool:
     """A gate that never has enough."""
     return True
+
+
+def judge(name: str, evidence: Evidence, **options: Any) -> Verdict:
+    """The verdict of a gate with default options but these."""
+    gate: Gate = GATES[name]
+    subject = evidence.cases[0].prompt.id if gate.scope == "prompt" else "k"
+    return gate.judge(evidence, {**gate.defaults, **options}, subject)
 
 
 def trials_of(evidence: Evidence) -> dict[str, dict[str, int]]:
@@ -117,6 +133,44 @@ def test_one_more_k_after_the_parity_pass() -> None:
     evidence = bench.parity(replace(inputs, num_draft_tokens=(1, 5)))
     assert bench.pair.made == [("say a", "plain"), ("say a", "k=5"), ("say a", "k=1")]
     assert list(evidence.cases[0].arms) == ["plain", "k=1", "k=5"]
+
+
+def test_a_late_k_is_timed_with_the_others_anew() -> None:
+    """Its trials must be paired: the plain arm and the k before it run again beside it."""
+    bench, inputs = Bench(), make_inputs(make_prompts("a", "b"), 3)
+    early = bench.rounds(inputs)
+    both = replace(inputs, num_draft_tokens=(3, 5))
+    late = bench.rounds(replace(both, num_draft_tokens=(5,)).only(inputs.prompts[0]))
+    assert trials_of(late) == {"a": {"plain": 5, "k=5": 5}}
+    evidence = bench.store.campaign(both).evidence(both)
+    assert trials_of(evidence)["a"] == {"plain": 5, "k=3": 5, "k=5": 5}
+    for arm in evidence.cases[0].arms.values():
+        assert [trial.round for trial in arm.trials] == [1, 2, 3, 4, 5]
+    (case, other), (before, _) = evidence.cases, early.cases
+    assert case.plain.trials == before.plain.trials  # scripted times; but made anew:
+    assert bench.pair.counted[("say a", "plain")] == 1 + 5 + 5
+    assert bench.pair.counted[("say a", "k=3")] == 1 + 5 + 5
+    assert bench.pair.counted[("say a", "k=5")] == 1 + 5
+    assert case.plain.generation == before.plain.generation  # the parity pass holds
+    assert list(other.arms) == ["plain", "k=3"]  # of the other prompt nothing was asked
+    assert bench.pair.counted[("say b", "plain")] == 1 + 5
+
+
+def test_a_late_k_for_every_prompt_fills_whole_rounds() -> None:
+    """The rounds after it hold every prompt and every arm."""
+    bench, inputs = Bench(), make_inputs(make_prompts("a", "b"), 3)
+    bench.rounds(inputs)
+    bench.watcher.trials.clear()
+    evidence = bench.rounds(replace(inputs, num_draft_tokens=(5,)))
+    assert evidence.rounds == 5
+    assert {prompt: set(arms.values()) for prompt, arms in trials_of(evidence).items()} == {
+        "a": {5},
+        "b": {5},
+    }
+    for order in orders(bench).values():
+        assert Counter(order) == Counter(
+            (prompt, arm) for prompt in "ab" for arm in ("plain", "k=3", "k=5")
+        )
 
 
 def test_evidence_is_cut_to_what_was_asked() -> None:
@@ -386,6 +440,78 @@ def test_a_prompt_that_fails_parity_is_never_timed() -> None:
     assert not evidence.exact
 
 
+AT_FIVE = {"say b": Script(wrong={"k=5": (100, 101, 9, 9, 9, 9, 9, 9)})}
+
+
+def test_a_prompt_that_is_wrong_at_one_k_is_timed_and_judged_at_the_other() -> None:
+    """k = 5 parts on one prompt: k = 3 is judged on both, k = 5 on the other alone."""
+    bench, inputs = Bench(FakePair(AT_FIVE)), make_inputs(make_prompts("a", "b"), 3, 5)
+    evidence = bench.rounds(inputs)
+    assert trials_of(evidence) == {
+        "a": {"plain": 5, "k=3": 5, "k=5": 5},
+        "b": {"plain": 5, "k=3": 5, "k=5": 0},
+    }
+    assert bench.pair.counted[("say b", "k=5")] == 1
+    three, five = bench.known(inputs, 3), bench.known(inputs, 5)
+    assert [case.prompt.id for case in three.timed] == ["a", "b"]
+    assert [case.prompt.id for case in five.timed] == ["a"]
+    for name in ("speedup", "memory"):
+        whole, part = judge(name, three), judge(name, five)
+        assert (whole.status, part.status) == ("passed", "passed")
+        assert (whole.samples, part.samples) == (10, 5)
+        assert not any("left out" in line for line in whole.details)
+        assert "left out: b (its output differs)" in part.details
+    assert judge("acceptance", three).samples == 2 * (3 + 3 + 2)
+    assert judge("acceptance", five).samples == 5 + 5 + 2
+    (parity,) = (
+        judge("parity", bench.store.campaign(inputs).evidence(inputs.only(prompt)))
+        for prompt in inputs.prompts[1:]
+    )
+    assert parity.reason.startswith("from output token 2 on ")
+    assert parity.reason.endswith("(k = 5)")
+
+
+def test_only_the_arms_that_a_timing_gate_wants_are_timed() -> None:
+    """k = 5 is there for parity: one run a prompt."""
+    bench, inputs = Bench(), make_inputs(make_prompts("a", "b"), 3, 5)
+    timed = replace(inputs, num_draft_tokens=(3,))
+    campaign = bench.store.campaign(inputs)
+    campaign.register(inputs, rounds=0)
+    campaign.register(timed, rounds=5)
+    planned = campaign.planned_trials(FIVE)
+    bench.parity(inputs)
+    bench.rounds(timed)
+    for text in ("say a", "say b"):
+        assert bench.pair.counted[text, "k=5"] == 1
+        assert bench.pair.counted[text, "plain"] == bench.pair.counted[text, "k=3"] == 6
+    assert planned == (len(bench.pair.made),) * 2 == (2 * 3 + 2 * 2 * 5,) * 2
+    assert {arm for _, _, arm in bench.watcher.trials} == {"plain", "k=3"}
+
+
+def test_an_arm_that_did_not_draft_is_not_timed() -> None:
+    """The other k drafted: that one is judged, the other one is named."""
+
+    @dataclass
+    class ForgetsFive(FakePair):
+        """With k = 5 it runs the target alone."""
+
+        def generate(self, *args: Any, **options: Any) -> Generation:
+            """The script, without a draft at k = 5."""
+            self.ignores_draft = options["num_draft_tokens"] == 5
+            return super().generate(*args, **options)
+
+    bench, inputs = Bench(ForgetsFive()), make_inputs(make_prompts("a"), 3, 5)
+    evidence = bench.rounds(inputs)
+    assert trials_of(evidence) == {"a": {"plain": 5, "k=3": 5, "k=5": 0}}
+    assert [arm.drafted for arm in evidence.cases[0].speculative] == [True, False]
+    assert judge("speedup", bench.known(inputs, 3)).status == "passed"
+    failed = judge("speedup", bench.known(inputs, 5))
+    assert (failed.status, failed.reason) == (
+        "failed",
+        "nothing was drafted: the draft model was never called",
+    )
+
+
 def test_sampled_outputs_differ_and_are_timed() -> None:
     """At temperature > 0 the two paths draw differently, and each round may as well."""
     pair = FakePair({"say a": WRONG}, unstable={("say a", "plain", 2): (7, 8, 9)})
@@ -412,6 +538,29 @@ def test_an_unstable_round_is_recorded_and_the_last(arm: str) -> None:
     bench.rounds(inputs)
     assert len(bench.pair.made) == made
     assert [c.prompt.id for c in evidence.timed] == ["a"]
+
+
+@pytest.mark.parametrize("arm", ["plain", "k=3"])
+def test_an_unstable_further_warm_up_pass_is_recorded(arm: str) -> None:
+    """The second pass says something else: it was no round, but no figure of the path holds."""
+    odd = (100, 101, 102, 9, 9, 9, 9, 9)
+    bench = Bench(FakePair(unstable={("say b", arm, 1): odd}))
+    evidence = bench.rounds(make_inputs(make_prompts("a", "b"), 3), Measure(2, 5, 5))
+    case = evidence.cases[1]
+    words = "a further warm-up pass differs from the parity pass at output token 3"
+    assert {name: a.unstable for name, a in case.arms.items() if a.unstable} == {arm: words}
+    assert trials_of(evidence) == {"a": {"plain": 5, "k=3": 5}, "b": {"plain": 0, "k=3": 0}}
+    assert bench.pair.counted[("say b", arm)] == 2
+    verdict = judge("speedup", evidence)
+    assert (verdict.status, verdict.reason) == ("failed", f"not deterministic: b, {arm}: {words}")
+
+
+def test_a_sampled_warm_up_pass_may_say_something_else() -> None:
+    """At temperature > 0 that is no fault."""
+    bench = Bench(FakePair(unstable={("say a", "k=3", 1): (7, 8, 9)}))
+    evidence = bench.rounds(make_inputs(make_prompts("a"), 3, temperature=0.7), Measure(2, 5, 5))
+    assert trials_of(evidence) == {"a": {"plain": 5, "k=3": 5}}
+    assert all(arm.unstable is None for arm in evidence.cases[0].arms.values())
 
 
 def test_an_output_that_ends_earlier_in_a_round_is_unstable() -> None:
@@ -451,6 +600,219 @@ def test_an_engine_error_in_a_round() -> None:
     assert evidence.rounds == 5
 
 
+@pytest.mark.parametrize("number", [0, 3])
+def test_an_engine_error_at_one_k_keeps_the_other_arms(number: int) -> None:
+    """In the parity pass or in round 3: plain and k = 3 are timed and judged as if k = 5 were not.
+
+    The round that broke is run again without it.
+    """
+    bench = Bench(FakePair(raises={("say a", "k=5", number): EngineError("no kernel")}))
+    inputs = make_inputs(make_prompts("a", "b"), 3, 5)
+    evidence = bench.rounds(inputs)
+    made = len(bench.pair.made)
+    bench.rounds(inputs)
+    bench.parity(inputs)
+    assert len(bench.pair.made) == made  # not tried again
+    words = "k=5, round 3: no kernel" if number else "with the draft (k=5): no kernel"
+    assert [case.error for case in evidence.cases] == [words, None]
+    whole = {"plain": 5, "k=3": 5}
+    assert trials_of(evidence) == {
+        "a": {**whole, "k=5": 2} if number else whole,
+        "b": {**whole, "k=5": 5},
+    }
+    assert [trial.round for trial in evidence.cases[0].plain.trials] == [1, 2, 3, 4, 5]
+    three, five = bench.known(inputs, 3), bench.known(inputs, 5)
+    assert [case.error for case in three.cases] == [None, None]
+    assert [case.prompt.id for case in three.timed] == ["a", "b"]
+    assert [case.error for case in five.cases] == [words, None]
+    assert [case.prompt.id for case in five.timed] == ["b"]
+    assert judge("speedup", three).evidence_text == "2 prompts, 5 rounds"
+    part = judge("speedup", five)
+    assert (part.status, part.evidence_text) == ("passed", "1 prompt, 5 rounds")
+    assert part.details == ("left out: a (generating failed)",)
+    parity = judge("parity", bench.store.campaign(inputs).evidence(inputs.only(inputs.prompts[0])))
+    assert (parity.status, parity.reason) == ("failed", words)
+
+
+def test_an_engine_error_on_the_plain_path_leaves_nothing_to_compare() -> None:
+    """No speculative arm is tried; the error stands in every k."""
+    bench = Bench(FakePair(raises={("say a", "plain", 0): EngineError("no kernel")}))
+    inputs = make_inputs(make_prompts("a"), 3, 5)
+    bench.rounds(inputs)
+    assert bench.pair.made == [("say a", "plain")]
+    for k in (3, 5):
+        (case,) = bench.known(inputs, k).cases
+        assert (case.error, case.arms) == ("no kernel", {})
+        assert judge("speedup", bench.known(inputs, k)).reason == (
+            "nothing could be generated: no kernel"
+        )
+
+
+# -- engines that break ----------------------------------------------------------------------------
+
+BROKEN: Mapping[str, tuple[Exception, str]] = {
+    "ValueError": (ValueError("no such thing"), "ValueError: no such thing"),
+    "RuntimeError": (
+        RuntimeError("[metal::malloc]\n  too\tlarge"),
+        "RuntimeError: [metal::malloc] too large",
+    ),
+    "KeyError": (KeyError("k"), "KeyError: 'k'"),
+}
+
+
+@pytest.mark.parametrize("what", BROKEN)
+@pytest.mark.parametrize(("arm", "where"), [("plain", ""), ("k=3", "with the draft (k=3): ")])
+def test_whatever_an_engine_raises_is_one_sentence(what: str, arm: str, where: str) -> None:
+    """The kind of the exception and its message; the other prompts go on."""
+    error, words = BROKEN[what]
+    bench = Bench(FakePair(raises={("say a", arm, 0): error}))
+    evidence = bench.rounds(make_inputs(make_prompts("a", "b"), 3))
+    assert [case.error for case in evidence.cases] == [
+        f"{where}the engine fake broke: {words}",
+        None,
+    ]
+    assert [case.prompt.id for case in evidence.timed] == ["b"]
+
+
+@pytest.mark.parametrize("error", [MemoryError(), AssertionError(), StopIteration(), Exception()])
+def test_an_exception_without_a_message(error: Exception) -> None:
+    """Its kind is all there is to tell."""
+    bench = Bench(FakePair(raises={("say a", "plain", 0): error}))
+    (case,) = bench.parity(make_inputs(make_prompts("a"), 3)).cases
+    assert case.error is not None
+    assert case.error.startswith(f"the engine fake broke: {type(error).__name__}")
+
+
+def test_an_engine_that_breaks_in_a_round() -> None:
+    """The round is named."""
+    bench = Bench(FakePair(raises={("say a", "k=3", 2): ValueError("no such thing")}))
+    evidence = bench.rounds(make_inputs(make_prompts("a"), 3))
+    assert evidence.cases[0].error == (
+        "k=3, round 2: the engine fake broke: ValueError: no such thing"
+    )
+
+
+def test_a_long_message_of_an_engine_is_cut() -> None:
+    """600 characters of it."""
+    bench = Bench(FakePair(raises={("say a", "plain", 0): ValueError("x" * 10_000)}))
+    (case,) = bench.parity(make_inputs(make_prompts("a"), 3)).cases
+    assert case.error == f"the engine fake broke: ValueError: {'x' * 600}"
+
+
+@pytest.mark.parametrize("step", ["describe", "load", "encode"])
+def test_an_engine_that_breaks_before_it_generates(
+    step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every prompt tells why; what cannot be loaded is not tried again."""
+    calls: list[str] = []
+
+    def broken(*_: object) -> EngineInfo:
+        calls.append(step)
+        raise ValueError("no such thing")
+
+    bench, inputs = Bench(), make_inputs(make_prompts("a", "b"), 3)
+    monkeypatch.setattr(bench.pair if step == "encode" else bench.engine, step, broken)
+    evidence = bench.parity(inputs)
+    words = "the engine fake broke: ValueError: no such thing"
+    assert [case.error for case in evidence.cases] == [words, words]
+    bench.rounds(inputs)
+    assert len(calls) == (2 if step == "encode" else 1)
+    assert bench.pair.made == []
+
+
+def test_an_engine_that_cannot_even_be_made() -> None:
+    """Its factory raises."""
+
+    def factory() -> FakeEngine:
+        raise ModuleNotFoundError("No module named 'mine'")
+
+    store = Store({"fake": factory}, Recorder(), lambda _: None)
+    with pytest.raises(EngineError) as caught:
+        store.pair(make_inputs(make_prompts("a"), 3))
+    assert str(caught.value) == (
+        "the engine fake broke: ModuleNotFoundError: No module named 'mine'"
+    )
+
+
+def test_an_interrupt_is_no_fault_of_the_engine() -> None:
+    """Ctrl-C while loading passes through, and the pair can be loaded later on."""
+    bench, inputs = Bench(), make_inputs(make_prompts("a"), 3)
+    with pytest.MonkeyPatch.context() as patch:
+
+        def interrupted(_: Inputs) -> FakePair:
+            raise KeyboardInterrupt
+
+        patch.setattr(bench.engine, "load", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            bench.store.pair(inputs)
+    assert bench.store.pair(inputs) is bench.pair
+
+
+@dataclass
+class BentPair(FakePair):
+    """A pair whose generations are bent on one arm."""
+
+    bend: Callable[[Generation], Generation] = lambda generation: generation
+    arm: str = "plain"
+
+    def generate(self, *args: Any, **options: Any) -> Generation:
+        """The script, bent."""
+        generation = super().generate(*args, **options)
+        return self.bend(generation) if self.made[-1][1] == self.arm else generation
+
+
+LENGTHS = "{} tokens, {} from_draft flags and {} token times should be as many"
+BENT: Mapping[str, tuple[Callable[[Generation], Generation], str]] = {
+    "a flag too few": (
+        lambda g: replace(g, from_draft=g.from_draft[:-1]),
+        LENGTHS.format(8, 7, 8),
+    ),
+    "no flags": (lambda g: replace(g, from_draft=()), LENGTHS.format(8, 0, 8)),
+    "a time too many": (
+        lambda g: replace(g, token_times_s=(*g.token_times_s, g.e2e_s)),
+        LENGTHS.format(8, 8, 9),
+    ),
+    "no times": (lambda g: replace(g, token_times_s=()), LENGTHS.format(8, 8, 0)),
+    "a token too few": (lambda g: replace(g, tokens=g.tokens[:-1]), LENGTHS.format(7, 8, 8)),
+    "no time in all": (
+        lambda g: replace(g, e2e_s=0.0),
+        "times out of order: 0.5 s, 4.0 s, 0.0 s in all",
+    ),
+    "less time than the tokens took": (
+        lambda g: replace(g, e2e_s=3.9),
+        "times out of order: 0.5 s, 4.0 s, 3.9 s in all",
+    ),
+    "a first token in no time": (
+        lambda g: replace(g, token_times_s=(0.0, *g.token_times_s[1:])),
+        "times out of order: 0.0 s, 4.0 s, 4.0 s in all",
+    ),
+    "times that run backwards": (
+        lambda g: replace(g, token_times_s=g.token_times_s[::-1]),
+        "times out of order: 4.0 s, 0.5 s, 4.0 s in all",
+    ),
+    "times that are no numbers": (
+        lambda g: replace(g, token_times_s=(float("nan"),) * 8),
+        "times out of order: nan s, nan s, 4.0 s in all",
+    ),
+    "a time in all that is no number": (
+        lambda g: replace(g, e2e_s=float("nan")),
+        "times out of order: 0.5 s, 4.0 s, nan s in all",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BENT)
+@pytest.mark.parametrize(("arm", "where"), [("plain", ""), ("k=3", "with the draft (k=3): ")])
+def test_a_generation_that_cannot_be_measured_by(what: str, arm: str, where: str) -> None:
+    """Refused with what is wrong, rather than counted into a figure."""
+    bend, words = BENT[what]
+    bench = Bench(BentPair(seconds=lambda *_: 0.5, bend=bend, arm=arm))
+    evidence = bench.rounds(make_inputs(make_prompts("a"), 3))
+    assert evidence.cases[0].error == f"{where}the engine fake: {words}"
+    assert evidence.timed == ()
+    assert bench.pair.counted["say a", arm] == 1
+
+
 def test_a_prompt_that_cannot_be_encoded() -> None:
     """The tokenizer's message, and nothing generated."""
     bench = Bench()
@@ -479,6 +841,28 @@ def test_a_pair_that_cannot_be_loaded_is_tried_once() -> None:
     assert evidence.pair is None
     with pytest.raises(EngineError, match="cannot be loaded"):
         bench.store.pair(inputs)
+
+
+def test_an_unloadable_pair_is_tried_once_for_ever() -> None:
+    """Bad, good, bad: the good one stays loaded, the bad one says again what it said."""
+    bench = Bench(refuses={"org/bad": "the target org/bad cannot be loaded: no such file"})
+    good, bad = (
+        make_inputs(make_prompts("a"), 3, target=f"org/{name}") for name in ("good", "bad")
+    )
+    errors = []
+    for inputs in (bad, good, bad, good, bad):
+        if inputs is good:
+            assert bench.store.pair(inputs) is bench.pair
+            continue
+        with pytest.raises(EngineError) as caught:
+            bench.store.pair(inputs)
+        errors.append(str(caught.value))
+    assert errors == [bench.refuses["org/bad"]] * 3
+    assert bench.engine.loads == ["org/bad", "org/good"]
+    assert bench.watcher.loads == 2
+    assert [case.error for case in bench.rounds(bad).cases] == [bench.refuses["org/bad"]]
+    assert [case.error for case in bench.rounds(good).cases] == [None]
+    assert bench.engine.loads == ["org/bad", "org/good"]
 
 
 def test_one_pair_is_held_at_a_time() -> None:

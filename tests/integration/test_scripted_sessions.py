@@ -1,0 +1,329 @@
+"""Whole sessions on an engine whose outputs, times and faults are scripted."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+import_module("pytest_specgate.session")  # pytester would import it anew in each test
+
+CONFTEST = """
+import pytest
+from pytest_specgate import BaseGate, Verdict
+from tests.fakes import FakeEngine, FakePair, Script
+
+PAIR = FakePair()
+ENGINE = FakeEngine(PAIR)
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_specgate_engines():
+    return {"fake": lambda: ENGINE}
+"""
+PROMPTS = """\
+{"id": "a", "prompt": "say a"}
+{"id": "b", "prompt": "say b"}
+"""
+GATES = """\
+version: 1
+prompts: {file: prompts.jsonl}
+decoding: {max_tokens: 8}
+gates:
+"""
+OPTIONS = ("--spec-target=t", "--spec-draft=d", "--spec-engine=fake", "--spec-report=json:out.json")
+
+Session = Callable[..., tuple[pytest.RunResult, dict[str, Any]]]
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester) -> pytest.Pytester:
+    """A conftest with the engine, two prompts, and two folders that stand for models."""
+    pytester.mkdir("t")
+    pytester.mkdir("d")
+    pytester.makeconftest(CONFTEST)
+    (pytester.path / "prompts.jsonl").write_text(PROMPTS, encoding="utf-8")
+    return pytester
+
+
+def with_faults(pytester: pytest.Pytester, *lines: str) -> None:
+    """Add lines to the conftest."""
+    pytester.makeconftest(CONFTEST + "\n".join(lines) + "\n")
+
+
+def with_gates(pytester: pytest.Pytester, *lines: str) -> None:
+    """The gates file; its gates begin on line 5."""
+    text = GATES + "".join(f"  {line}\n" for line in lines)
+    (pytester.path / "gates.yaml").write_text(text, encoding="utf-8")
+
+
+@pytest.fixture
+def session(project: pytest.Pytester) -> Session:
+    """session(*args): a session in process; gives the result and the JSON report."""
+
+    def run(*args: str) -> tuple[pytest.RunResult, dict[str, Any]]:
+        result = project.runpytest(*OPTIONS, *args)
+        document = json.loads((project.path / "out.json").read_text(encoding="utf-8"))
+        return result, document
+
+    return run
+
+
+# -- engines that break ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("owner", "step"),
+    [("ENGINE", "describe"), ("ENGINE", "load"), ("PAIR", "encode"), ("PAIR", "generate")],
+)
+def test_an_engine_that_raises_is_one_paragraph(
+    project: pytest.Pytester, session: Session, owner: str, step: str
+) -> None:
+    """Of gates, of a marker and of fixtures: its own message, and no traceback."""
+    with_faults(
+        project,
+        "def broken(*args, **options):",
+        "    raise ValueError('no such\\n  thing')",
+        f"{owner}.{step} = broken",
+    )
+    with_gates(project, "parity: {}", "speedup: {}")
+    project.makepyfile(
+        test_own="""
+        import pytest
+
+        @pytest.mark.spec_acceptance
+        def test_marked(): pass
+
+        def test_compare(spec_compare):
+            spec_compare("say c", max_tokens=4)
+
+        def test_evidence(spec_evidence): pass
+        """
+    )
+    result, report = session("test_own.py", "gates.yaml")
+    result.assert_outcomes(failed=5, errors=1)
+    words = "the engine fake broke: ValueError: no such thing"
+    result.stdout.fnmatch_lines_random(
+        [
+            words,
+            f"parity[[]a[]] failed: {words}",
+            f"parity[[]b[]] failed: {words}",
+            f"speedup failed: nothing could be generated: {words}",
+            f"acceptance failed: nothing could be generated: {words}",
+        ]
+    )
+    shown = result.stdout.str() + result.stderr.str()
+    for trace in ("Traceback", "INTERNALERROR", "conftest.py:", "def broken", "store.py"):
+        assert trace not in shown
+    assert report["status"] == "failed"
+    assert {case["error"] for case in report["cases"]} == {words}
+
+
+def test_a_pair_that_cannot_be_loaded_fails_its_fixture(
+    project: pytest.Pytester, session: Session
+) -> None:
+    """The paragraph stands where the fixture was asked for."""
+    with_faults(project, "ENGINE.load = lambda inputs: {}['no such pair']")
+    project.makepyfile(test_own="def test_pair(spec_pair): pass\n")
+    result, _ = session("test_own.py")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines("the engine fake broke: KeyError: 'no such pair'")
+    assert "Traceback" not in result.stdout.str()
+
+
+def test_an_engine_that_breaks_at_one_k_alone(project: pytest.Pytester, session: Session) -> None:
+    """k = 3 is judged on both prompts, k = 5 on the one that it could generate."""
+    with_faults(project, "PAIR.raises = {('say b', 'k=5', 0): ValueError('no kernel')}")
+    with_gates(project, "parity: {}", "speedup: {}")
+    result, report = session("--spec-num-draft-tokens=3,5", "gates.yaml")
+    result.assert_outcomes(passed=3, failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "parity[[]b[]] failed: with the draft (k=5): the engine fake broke: "
+            "ValueError: no kernel",
+            "speedup k=3 *passed *2 prompts, 5 rounds",
+            "speedup k=5 *passed *1 prompt, 5 rounds",
+        ]
+    )
+    verdicts = {(v["gate"], v["subject"]): v for v in report["verdicts"]}
+    assert verdicts["speedup", "k=3"]["details"] == []
+    assert verdicts["speedup", "k=5"]["details"] == ["left out: b (generating failed)"]
+
+
+# -- one wrong k -----------------------------------------------------------------------------------
+
+
+def test_a_prompt_that_is_wrong_at_one_k_alone(project: pytest.Pytester, session: Session) -> None:
+    """Its parity is red; k = 3 is timed on it all the same, k = 5 is not."""
+    with_faults(project, "PAIR.scripts = {'say b': Script(wrong={'k=5': (100, 1, 2)})}")
+    with_gates(project, "parity: {}", "speedup: {}", "memory: {}", "acceptance: {}")
+    result, report = session("--spec-num-draft-tokens=3,5", "gates.yaml")
+    result.assert_outcomes(passed=7, failed=1)
+    result.stdout.fnmatch_lines(
+        ["parity[[]b[]] failed: from output token 1 on * is not the target's own (k = 5)"]
+    )
+    verdicts = {(v["gate"], v["subject"]): v for v in report["verdicts"]}
+    for gate in ("speedup", "memory"):
+        assert (verdicts[gate, "k=3"]["samples"], verdicts[gate, "k=5"]["samples"]) == (10, 5)
+    for gate in ("speedup", "memory", "acceptance"):
+        assert "left out: b (its output differs)" in verdicts[gate, "k=5"]["details"]
+        assert not any("left out" in line for line in verdicts[gate, "k=3"]["details"])
+    trials = {
+        case["id"]: {name: len(arm["trials"]) for name, arm in case["arms"].items()}
+        for case in report["cases"]
+    }
+    assert trials == {"a": {"plain": 5, "k=3": 5, "k=5": 5}, "b": {"plain": 5, "k=3": 5, "k=5": 0}}
+
+
+# -- gates of other plugins ------------------------------------------------------------------------
+
+LENGTH = """
+class LengthGate(BaseGate):
+    name = "length_of_all"
+    needs = "parity"
+
+    def judge(self, evidence, options, subject):
+        tokens = sum(len(case.plain.generation.tokens) for case in evidence.cases)
+        return Verdict(self.name, subject, "passed", f"{tokens} tokens", observed=tokens)
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_specgate_gates():
+    return [LengthGate()]
+"""
+
+
+def test_a_gate_that_sets_only_its_name(project: pytest.Pytester, session: Session) -> None:
+    """Its item, its marker and its row have that name."""
+    with_faults(project, LENGTH)
+    with_gates(project, "length_of_all:")
+    project.makepyfile(
+        test_own="""
+        import pytest
+
+        @pytest.mark.spec_length_of_all
+        def test_marked(): pass
+        """
+    )
+    result, report = session("--strict-markers", "-v", "gates.yaml", "test_own.py")
+    result.assert_outcomes(passed=2)
+    result.stdout.fnmatch_lines(
+        [
+            "gates.yaml::length_of_all PASSED*",
+            "test_own.py::test_marked PASSED*",
+            "length of all *passed*",
+            "length of all test_marked *passed*",
+        ]
+    )
+    assert [(v["gate"], v["item"], v["observed"]) for v in report["verdicts"]] == [
+        ("length_of_all", "gates.yaml::length_of_all", 16),
+        ("length_of_all", "test_own.py::test_marked", 16),
+    ]
+    assert (
+        "gates.yaml::length_of_all"
+        in project.runpytest(
+            *OPTIONS, "--collect-only", "-q", "gates.yaml::length_of_all"
+        ).stdout.str()
+    )
+
+
+# -- what markers and gates.yaml both ask for ------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", [("test_own.py", "gates.yaml"), ("gates.yaml", "test_own.py")])
+def test_prompts_that_two_items_judge_are_counted_once(
+    project: pytest.Pytester, session: Session, order: tuple[str, ...]
+) -> None:
+    """Two prompts, eight tokens each, however many ask."""
+    with_gates(project, "parity: {}")
+    project.makepyfile(
+        test_own="""
+        import pytest
+
+        @pytest.mark.parametrize("time", [1, 2])
+        @pytest.mark.spec_parity
+        def test_exact(time): pass
+        """
+    )
+    result, report = session(*order)
+    result.assert_outcomes(passed=4)
+    assert len(report["verdicts"]) == 6
+    (row,) = (line for line in result.outlines if line.startswith("parity "))
+    assert row.split() == ["parity", "passed", "2", "of", "2", "exact", "exact", "16", "tokens"]
+
+
+def test_two_speedups_are_told_apart(project: pytest.Pytester, session: Session) -> None:
+    """The limits differ, so the verdicts do: each row says whose it is."""
+    with_gates(project, "speedup: {min: 1.5}")
+    project.makepyfile(
+        test_own="""
+        import pytest
+
+        @pytest.mark.spec_speedup(min=50)
+        @pytest.mark.spec_inputs(min_rounds=7)
+        def test_fast(): pass
+        """
+    )
+    result, report = session("gates.yaml", "test_own.py")
+    result.assert_outcomes(passed=1, failed=1)
+    rows = [line.split() for line in result.outlines if line.startswith("speedup ")]
+    rows = [row for row in rows if "failed:" not in row]
+    assert [row[:4] for row in rows] == [
+        ["speedup", "passed", "2.00x", "[2.00,"],
+        ["speedup", "test_fast", "failed", "2.00x"],
+    ]
+    assert [(v["item"], v["limit"]) for v in report["verdicts"]] == [
+        ("gates.yaml::speedup", 1.5),
+        ("test_own.py::test_fast", 50.0),
+    ]
+
+
+@pytest.mark.parametrize(("bound", "rounds"), [("min_rounds=20", 20), ("max_rounds=3", 3)])
+def test_one_bound_of_a_marker_is_enough_beside_the_built_in_gates(
+    project: pytest.Pytester, session: Session, bound: str, rounds: int
+) -> None:
+    """The 5 and 12 of the package's own gates file are defaults: they give way."""
+    project.makepyfile(
+        test_own=f"""
+        import pytest
+
+        @pytest.mark.spec_speedup
+        @pytest.mark.spec_inputs(prompts=["say a", "say b"], max_tokens=8, {bound})
+        def test_fast(spec_evidence):
+            assert spec_evidence.rounds == {rounds}
+        """
+    )
+    result, report = session("test_own.py")
+    assert result.ret == 0
+    assert [len(c["arms"][n]["trials"]) for c in report["cases"] for n in c["arms"]] == [rounds] * 4
+    assert report["status"] == ("passed" if rounds == 20 else "inconclusive")
+
+
+# -- where it is reported --------------------------------------------------------------------------
+
+
+def test_an_undecided_gate_stands_at_its_own_line(project: pytest.Pytester) -> None:
+    """Of the gates file, or of the test; not at a line of specgate."""
+    with_gates(project, "acceptance: {}", "speedup:", "  min: 1.1", "latency: {}")
+    path = project.makepyfile(
+        test_own="""
+        import pytest
+
+        @pytest.mark.spec_speedup
+        def test_fast(): pass
+        """
+    )
+    recorder = project.inline_run(*OPTIONS, "--spec-rounds=2", "gates.yaml", "test_own.py")
+    places = []
+    for report in recorder.getreports("pytest_runtest_logreport"):
+        if report.skipped:
+            assert isinstance(report.longrepr, tuple)
+            places.append(report.longrepr)
+    gates = str(project.path / "gates.yaml")
+    reason = "2 rounds cannot decide: it takes 5"
+    assert places[0] == (gates, 6, f"Skipped: {reason}")
+    assert places[1][:2] == (gates, 8)
+    assert "p95 cannot be estimated from 4 trials in 2 rounds" in places[1][2]
+    assert places[2] == (str(path), 3, f"Skipped: speedup: {reason}")
+    assert len(places) == 3
