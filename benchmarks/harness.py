@@ -19,7 +19,8 @@ from pytest_specgate.config.plan import Decoding, Inputs, Measure, Prompt
 from pytest_specgate.engines.mlx_lm import MlxLmEngine, MlxLmPair
 from pytest_specgate.gates import builtin_gates
 from pytest_specgate.measure.evidence import Evidence
-from pytest_specgate.measure.store import Silent, Store
+from pytest_specgate.measure.store import Store
+from pytest_specgate.measure.watch import Silent
 from pytest_specgate.prompts import builtin
 
 TOKENS, K, ROUNDS = 40, 3, 5

@@ -13,8 +13,9 @@ from .config.plan import GateConfig, Inputs, Measure
 from .environment import environment, plain_json
 from .gates.base import Gate, Verdict
 from .items import GateItem
+from .measure.campaign import Campaign
 from .measure.evidence import Evidence
-from .measure.store import Campaign, Store
+from .measure.store import Store
 from .registry import Registry
 from .report.junit import properties
 from .report.session_report import MeasuredPair

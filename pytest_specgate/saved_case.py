@@ -111,11 +111,12 @@ def _part(document: dict[str, Any], path: Path, section: str, name: str) -> Any:
     return part[name]
 
 
-def replay(path: Path | str) -> Evidence:
+def replay(path: Path | str, *, preflight: bool = True) -> Evidence:
     """Run a saved case again, outside pytest: every arm once, and how they compare.
 
     Args:
         path: a file under ``.specgate/failures``.
+        preflight: check the pair first; what that finds ends the replay.
 
     Raises:
         ConfigError: not a saved case.
@@ -126,7 +127,8 @@ def replay(path: Path | str) -> Evidence:
     from .engines import builtin_engines
     from .engines.base import EngineError
     from .gates import builtin_gates
-    from .measure.store import Silent, Store
+    from .measure.store import Store
+    from .measure.watch import Silent
     from .prompts import builtin
 
     layer, engine = read_case(Path(path))
@@ -135,7 +137,8 @@ def replay(path: Path | str) -> Evidence:
     inputs, _ = builder.inputs({}, layer)
     if engine not in (engines := builtin_engines()):
         raise ConfigError(f"{path}: engine {engine!r} is not built in; use pytest --spec-replay")
-    evidence = Store(engines, Silent(), lambda _: None).campaign(inputs).parity_pass(inputs)
+    store = Store(engines, Silent(), lambda _: None, preflight=preflight)
+    evidence = store.campaign(inputs).parity_pass(inputs)
     if error := evidence.cases[0].error:
         raise EngineError(error)
     return evidence

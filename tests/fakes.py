@@ -205,6 +205,9 @@ class FakePair:
             raise EngineError("the prompt is empty once it is turned into tokens")
         return tuple(text.encode())
 
+    def score(self, prompt: Sequence[int], tokens: Sequence[int], decoding: Decoding) -> None:
+        """No teacher-forced pass here."""
+
     def generate(
         self,
         prompt: Sequence[int],

@@ -66,6 +66,9 @@ class ScriptedPair:
             raise EngineError("the prompt is empty")
         return tuple(text.encode())
 
+    def score(self, prompt: Sequence[int], tokens: Sequence[int], decoding: Decoding) -> None:
+        """There is no model to ask; a difference is then told without its kind."""
+
     def generate(
         self,
         prompt: Sequence[int],

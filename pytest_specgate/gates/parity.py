@@ -9,7 +9,15 @@ from ..config.spec import integer, one_of
 from ..measure.diagnosis import kind_of
 from ..text import shown
 from .base import BaseGate, Needs, Scope, Verdict, nothing_to_judge
-from .parity_words import ADVICE, continuations, evidence_of, sentence, signals
+from .parity_words import (
+    ADVICE,
+    continuations,
+    evidence_of,
+    first_differences,
+    sentence,
+    signals,
+    token_ids,
+)
 from .words import count
 
 if TYPE_CHECKING:
@@ -48,7 +56,8 @@ class ParityGate(BaseGate):
         (case,) = evidence.cases
         if case.error:
             return self.failed(subject, case.error)
-        for arm in sorted(case.speculative, key=lambda arm: arm.diagnosis is None):
+        token_faults = {p.num_draft_tokens for p in case.parity() if not p.tokens_equal}
+        for arm in sorted(case.speculative, key=lambda a: a.num_draft_tokens not in token_faults):
             if problem := self._problem(evidence, case, arm, options, subject):
                 return problem
         if nothing := nothing_to_judge(evidence):
@@ -151,17 +160,21 @@ class ParityGate(BaseGate):
                 ),
                 **_shown(case, "differs"),
             )
+        first = parity.first_difference
         kind = self._kind(evidence, arm)
-        name = kind.get("kind", "unexplained")
+        name = kind.get("kind")  # None where an engine's evidence came without a diagnosis
+        said = sentence(name, case, arm, first)
         return self.failed(
             subject,
-            f"{name}: {sentence(name, case, arm, parity.first_difference)}",
-            ADVICE[name],
+            f"{name}: {said}" if name else said,
+            ADVICE[name or "unexplained"],
             details=(
-                *continuations(case, arm, parity.first_difference),
+                *continuations(case, arm),
+                first_differences(case, arm),
+                *token_ids(case, arm, first),
                 *signals(name, case, arm, evidence.pair),
             ),
-            **{**kind, "kind": name},
+            **kind,
             **_shown(case, "differs"),
         )
 

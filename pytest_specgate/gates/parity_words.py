@@ -33,10 +33,10 @@ ADVICE: Mapping[str, str] = {
 }
 
 
-def sentence(kind: str, case: CaseEvidence, arm: ArmEvidence, first: int) -> str:
+def sentence(kind: str | None, case: CaseEvidence, arm: ArmEvidence, first: int) -> str:
     """What happened, in one sentence that begins after the kind."""
     diagnosis = arm.diagnosis
-    where = f"from output token {first} on the text is not the target's own"
+    where = f"from output token {first} on the speculative text is not the target's own"
     name = f"k = {arm.num_draft_tokens}"
     if diagnosis is None:
         return f"{where} ({name})"
@@ -60,8 +60,8 @@ def sentence(kind: str, case: CaseEvidence, arm: ArmEvidence, first: int) -> str
     return f"{where} ({name})"
 
 
-def continuations(case: CaseEvidence, arm: ArmEvidence, first: int) -> list[str]:
-    """Both texts around the first character that differs, and the ids around the token."""
+def continuations(case: CaseEvidence, arm: ArmEvidence) -> list[str]:
+    """Both texts around the first character that differs."""
     plain, speculative = case.plain.generation.text, arm.generation.text
     at = next(
         (i for i, (a, b) in enumerate(zip(plain, speculative, strict=False)) if a != b),
@@ -69,11 +69,15 @@ def continuations(case: CaseEvidence, arm: ArmEvidence, first: int) -> list[str]
     )
     start = max(0, at - 32)
     lead = "... " if start else ""
-    texts = [
+    return [
         f"{label}  {lead}{shown(text[start:at])}|{shown(text[at : at + 32])}"
         for label, text in (("plain", plain), ("spec ", speculative))
     ]
-    return [*texts, _ids("plain ids", case.plain, first), _ids("spec ids", arm, first)]
+
+
+def token_ids(case: CaseEvidence, arm: ArmEvidence, first: int) -> list[str]:
+    """The ids around the first token that differs."""
+    return [_ids("plain ids", case.plain, first), _ids("spec ids", arm, first)]
 
 
 def _ids(label: str, arm: ArmEvidence, first: int) -> str:
@@ -83,23 +87,33 @@ def _ids(label: str, arm: ArmEvidence, first: int) -> str:
     return f"{label:<18} {before} | {after}"
 
 
-def signals(kind: str, case: CaseEvidence, arm: ArmEvidence, pair: PairInfo | None) -> list[str]:
+def first_differences(case: CaseEvidence, arm: ArmEvidence) -> str:
+    """Where each k parts, the measured ones and those run for the diagnosis."""
+    found = {p.num_draft_tokens: p.first_difference for p in case.parity() if not p.tokens_equal}
+    moves = ""
+    if arm.diagnosis is not None:
+        found |= arm.diagnosis.differences
+        if moves_earlier(arm.diagnosis.differences):
+            moves = ": moves with k, so not rounding"
+    at = ", ".join(
+        f"{'none' if first is None else first} (k = {k})" for k, first in sorted(found.items())
+    )
+    return f"first difference   {at}{moves}"
+
+
+def signals(
+    kind: str | None, case: CaseEvidence, arm: ArmEvidence, pair: PairInfo | None
+) -> list[str]:
     """The evidence rows."""
     diagnosis = arm.diagnosis
     if diagnosis is None:
         return [f"block counts       {arm.broken}"] if arm.broken else []
-    at = ", ".join(
-        f"{'none' if first is None else first} (k = {k})"
-        for k, first in diagnosis.differences.items()
-    )
-    moves = moves_earlier(diagnosis.differences)
-    rows = [f"first difference   {at}" + (": moves with k, so not rounding" if moves else "")]
     again = [
         f"plain {'equal' if diagnosis.plain_repeats else 'differs'}",
         f"speculative {'equal' if diagnosis.speculative_repeats else 'differs'}",
         f"k = 0 {'equal' if diagnosis.zero_draft_equal else 'differs'}",
     ]
-    rows.append(f"run again          {', '.join(again)}")
+    rows = [f"run again          {', '.join(again)}"]
     if diagnosis.check is not None:
         rows += _gaps(diagnosis, case, arm)
     rows.append(f"cache ledger       {_ledger(diagnosis)}")

@@ -14,7 +14,7 @@ import pytest
 from ..config.plan import Inputs, Prompt
 from ..engines.base import Tick
 from ..measure.evidence import Trial
-from ..measure.store import Step
+from ..measure.watch import Step
 
 _SAVE, _RESTORE, _CLEAR = "\x1b7", "\x1b8", "\x1b[K"
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"

@@ -135,8 +135,9 @@ def test_the_built_in_gates_run_where_there_is_no_file(
     """The four default gates over the core prompts, under the name gates.yaml."""
     result = pytester.runpytest(*options_for(pair), "--collect-only", "-q")
     lines = [line for line in result.outlines if line.startswith("gates.yaml::")]
+    assert lines[0] == "gates.yaml::preflight"
     assert [line.split("::")[1] for line in lines[-3:]] == ["speedup", "latency_p95", "memory"]
-    assert sum("::parity[" in line for line in lines) == len(lines) - 3 >= 24
+    assert sum("::parity[" in line for line in lines) == len(lines) - 4 >= 24
 
 
 def test_several_numbers_of_draft_tokens(

@@ -228,7 +228,8 @@ def test_the_built_in_gates_file_ranks_below_the_ini_file(name: str) -> None:
     plan = made.plan(default_gates_file(), builtin=True)
     assert _got(name, plan.inputs, plan.measure) == _expected(name, value)
     assert plan.settings == {}
-    assert [gate.name for gate in plan.gates] == ["parity", "speedup", "latency", "memory"]
+    names = ["preflight", "parity", "speedup", "latency", "memory"]
+    assert [gate.name for gate in plan.gates] == names
 
 
 def test_the_built_in_gates_file_says_what_the_defaults_are() -> None:

@@ -15,7 +15,8 @@ from pytest_specgate.engines.base import EngineError, EngineInfo, Generation
 from pytest_specgate.gates import builtin_gates
 from pytest_specgate.gates.base import Gate, Verdict
 from pytest_specgate.measure.evidence import Evidence, Trial
-from pytest_specgate.measure.store import Silent, Step, Store
+from pytest_specgate.measure.store import Store
+from pytest_specgate.measure.watch import Silent, Step
 from tests.fakes import FakeEngine, FakePair, Script, make_inputs, make_prompts
 
 GATES = {gate.name: gate for gate in builtin_gates()}
@@ -424,7 +425,7 @@ def test_planned_trials_are_those_that_are_made(warmup: int) -> None:
 
 
 def test_a_prompt_that_fails_parity_is_never_timed() -> None:
-    """One run an arm; the others go on."""
+    """One observed run an arm, and what its diagnosis runs again; the others go on."""
     bench = Bench(FakePair({"say b": WRONG}))
     evidence = bench.store.campaign(inputs := make_inputs(make_prompts("a", "b"), 3)).rounds(
         inputs, Measure(1, 5, 12), lambda e: e.rounds < 6
@@ -432,9 +433,13 @@ def test_a_prompt_that_fails_parity_is_never_timed() -> None:
     assert bench.pair.counted == {
         ("say a", "plain"): 7,
         ("say a", "k=3"): 7,
-        ("say b", "plain"): 1,
-        ("say b", "k=3"): 1,
+        ("say b", "plain"): 2,
+        ("say b", "k=3"): 2,
+        ("say b", "k=0"): 1,
+        ("say b", "k=1"): 1,
+        ("say b", "k=7"): 1,
     }
+    assert all(arm.trials == () for arm in evidence.cases[1].arms.values())
     assert [case.prompt.id for case in evidence.timed] == ["a"]
     assert evidence.rounds == 6
     assert not evidence.exact
