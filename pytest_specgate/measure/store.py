@@ -150,10 +150,8 @@ class Campaign:
                 self._records[_key(prompt)].errors.setdefault(PLAIN, str(error))
         return self.evidence(inputs)
 
-    def _preflight(self, pair: Pair) -> Preflight | None:
+    def _preflight(self, pair: Pair) -> Preflight:
         """Checked once for all prompts registered by then, and again when more came."""
-        if not self._store.preflight:
-            return None
         if self._checked is not None and self._checked[0] == len(self._records):
             return self._checked[1]
         tokens = {}
@@ -240,8 +238,9 @@ class Campaign:
         for name, k in missing.items():
             try:
                 pair = self._store.pair(self._inputs)
-                found = self._preflight(pair)
-                if found is not None and (problem := found.error(record.prompt.id)):
+                if self._store.preflight and (
+                    problem := self._preflight(pair).error(record.prompt.id)
+                ):
                     raise EngineError(problem)
                 record.tokens = record.tokens or self._encoded(pair, record)
                 generation = self._generate(pair, record, k, 0, observe=True)
@@ -469,7 +468,8 @@ class Store:
             engines: name -> factory.
             watcher: told of progress.
             prepare: called before a pair is loaded, to make what is missing on disk.
-            preflight: check each pair before anything is generated with it.
+            preflight: generate nothing where the pre-flight check finds an error; without it the
+                check is made only for a gate that asks for it.
         """
         self.watcher = watcher
         self.preflight = preflight
