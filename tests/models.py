@@ -73,7 +73,7 @@ def dense_config(kind: str = "llama", *, rows: int = 1024, dtype: str = "float32
         "num_hidden_layers": 2,
         "rope_theta": 10000.0,
         "max_position_embeddings": 4096,
-        "tie_word_embeddings": True,
+        "tie_word_embeddings": False,
         "vocab_size": rows,
         "torch_dtype": dtype,
     }

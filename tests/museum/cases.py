@@ -11,7 +11,7 @@ from .pairs import pair_folder
 
 SEVEN = "300 400 500 600 700 800 900"
 SIXTY = " ".join(str(20 + 16 * i) for i in range(60))
-TWELVE = "20 31 42 53 20 31 42 53 20 31 42 53"
+TWELVE = "931 450 61 285 543 517 434 960 822 869 330 508"
 JUDGED = "preflight: {}, parity: {}"
 TIE_AWARE = "preflight: {}, parity: {mode: tie_aware}"
 
@@ -21,15 +21,10 @@ def _before_the_end(steps: int) -> Callable[[Path], str]:
 
     def prompt(folder: Path) -> str:
         tables = json.loads((folder / "oracle.json").read_text(encoding="utf-8"))
-        follows = tables["target"]
-        before, here = {b: a for a, b in enumerate(follows) if follows.count(b) == 1}, 0
-        cycle = [0]
-        while len(cycle) <= steps:
-            here = before.get(here, -1)
-            if here < 0:
-                here = next(a for a, b in enumerate(follows) if b == cycle[-1])
-            cycle.append(here)
-        return f"20 {cycle[-1]}"
+        follows, here, walked = tables["target"], 500, [500]
+        while here != 0:  # through the cycle to the end-of-text token
+            walked.append(here := follows[here])
+        return f"20 {walked[-1 - steps]}"
 
     return prompt
 
@@ -81,7 +76,8 @@ class Case:
 
 CASES: dict[str, Case] = {
     "window-crossed": Case("window24", k="1,3,5", max_tokens=80),
-    "window-not-crossed": Case("window512", k="1,3,5", max_tokens=80),
+    "window-crossed-short": Case("window24", k="1,3,5", max_tokens=24),
+    "window-not-crossed": Case("window512", max_tokens=40),
     "window-self-draft": Case("window24", max_tokens=80, draft="target"),
     "prompt-over-window": Case("window24", SIXTY),
     "hybrid-target": Case("hybrid", max_tokens=40),
@@ -98,7 +94,7 @@ CASES: dict[str, Case] = {
         k="5",
         max_tokens=40,
         gates=f"{JUDGED}, speedup: {{}}, acceptance: {{}}",
-        rounds=3,
+        rounds=5,
     ),
     "nothing-drafted": Case("dense", engine="ignoring"),
     "eos-first": Case("constructed", _before_the_end(1), gates=f"{JUDGED}, speedup: {{}}"),
@@ -110,6 +106,9 @@ CASES: dict[str, Case] = {
     "near-tie": Case("dense", "41 55 620", k="1,2,4", max_tokens=60, engine="near-tie"),
     "near-tie-aware": Case(
         "dense", "41 55 620", k="1,2,4", max_tokens=60, engine="near-tie", gates=TIE_AWARE
+    ),
+    "near-tie-shared": Case(
+        "dense", "41 55 620", k="2", max_tokens=60, engine="near-tie-shared", gates=TIE_AWARE
     ),
     "wide-fault": Case("dense", max_tokens=60, engine="wide-fault"),
     "wide-fault-aware": Case("dense", max_tokens=60, engine="wide-fault", gates=TIE_AWARE),

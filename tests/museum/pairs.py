@@ -46,7 +46,8 @@ def _smaller_vocabulary(folder: Path) -> None:
     weights = random_weights(dense_config(rows=256), 3)
     _save(folder / "target", dense_config(rows=256), weights)
     less = {
-        name: array[:200] if "embed_tokens" in name else array for name, array in weights.items()
+        name: array[:200] if "embed_tokens" in name or "lm_head" in name else array
+        for name, array in weights.items()
     }
     _save(folder / "draft", dense_config(rows=200), noisy(less, 0.1, 4))
 
@@ -67,7 +68,7 @@ def _emoji(folder: Path) -> None:
     follows = dict(zip(ids, ids[1:] + ids[:1], strict=True))
     guessed = {**follows, ids[1]: follows[ids[5]], ids[5]: follows[ids[1]]}
     for role, table in (("target", follows), ("draft", guessed)):
-        config = {**dense_config(), "num_hidden_layers": 1, "tie_word_embeddings": False}
+        config = {**dense_config(), "num_hidden_layers": 1}
         _save(folder / role, config, _table_weights(config, ids, table))
     (folder / "oracle.json").write_text(json.dumps({"ids": ids}), encoding="utf-8")
 
