@@ -65,7 +65,9 @@ def save_pair(folder: Path, config: dict[str, Any], *, noise: float = 0.1, seed:
     return folder
 
 
-def dense_config(kind: str = "llama", *, rows: int = 1024, dtype: str = "float32") -> dict[str, Any]:
+def dense_config(
+    kind: str = "llama", *, rows: int = 1024, dtype: str = "float32"
+) -> dict[str, Any]:
     """A small ``llama`` or ``qwen2``: full attention, caches that rewind."""
     return {
         **_SIZES,

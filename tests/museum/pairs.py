@@ -31,6 +31,15 @@ def _dense(folder: Path) -> None:
     save_pair(folder, dense_config(), noise=0.1)
 
 
+def _flat(folder: Path) -> None:
+    """As ``dense``, but logits lie so close together that the least rounding decides."""
+    config = dense_config()
+    weights = random_weights(config, 3)
+    weights["lm_head.weight"] = weights["lm_head.weight"] * 0.05
+    _save(folder / "target", config, weights)
+    _save(folder / "draft", config, noisy(weights, 0.1, 4))
+
+
 def _ssm_draft(folder: Path) -> None:
     _save(folder / "target", dense_config(), random_weights(dense_config(), 3))
     _save(folder / "draft", mamba_config(), random_weights(mamba_config(), 4))
@@ -92,7 +101,8 @@ def _table_weights(
     for name, array in weights.items():
         if "o_proj" in name or "down_proj" in name:
             weights[name] = mx.zeros_like(array)
-    state = weights["model.embed_tokens.weight"] = mx.random.normal((1024, 64), key=mx.random.key(7))
+    state = mx.random.normal((1024, 64), key=mx.random.key(7))
+    weights["model.embed_tokens.weight"] = state
     head = [mx.zeros(64)] * 1024
     for token in ids:
         head[table[token]] = state[token]
@@ -149,6 +159,7 @@ BUILDERS: Mapping[str, Callable[[Path], Any]] = {
     "mamba": lambda folder: save_pair(folder, mamba_config(), noise=0.1),
     "ssm-draft": _ssm_draft,
     "dense": _dense,
+    "flat": _flat,
     "vocab-larger": _larger_vocabulary,
     "vocab-smaller": _smaller_vocabulary,
     "always-wrong": _constructed(0.0),

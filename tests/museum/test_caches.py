@@ -30,10 +30,9 @@ def test_window_crossed_all_the_same(visit: Visit) -> None:
     assert "stops rewinding" in seen.text
 
 
-@pytest.mark.parametrize("preflight", [True, False])
-def test_window_not_crossed(visit: Visit, preflight: bool) -> None:
+def test_window_not_crossed(visit: Visit) -> None:
     """The same text length under a wide window: no finding, exact."""
-    seen = visit("window-not-crossed", preflight=preflight)
+    seen = visit("window-not-crossed")
     assert (seen.exit, seen.parity, seen.kind) == (0, "passed", None)
     assert seen.preflight_errors == []
     assert not any("cache" in line for line in seen.preflight)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -22,16 +23,13 @@ def test_larger_vocabulary(visit: Visit) -> None:
 
 def test_larger_vocabulary_all_the_same(
     pytester: pytest.Pytester,
-    museum_models: object,
+    museum_models: Path,
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
 ) -> None:
     """In a process of its own, since ids out of range may end it: told, or dead, never green."""
-    from pathlib import Path
-
-    models = Path(str(museum_models))
     monkeypatch.setenv("PYTHONPATH", str(request.config.rootpath))
-    arguments = CASES["vocab-larger-draft"].arguments(models, pytester.path, preflight=False)
+    arguments = CASES["vocab-larger-draft"].arguments(museum_models, pytester.path, preflight=False)
     result = pytester.run(sys.executable, "-m", "pytest", *arguments)
     seen = Outcome.read(int(result.ret), pytester.path, result.stdout.str())
     assert seen.exit != 0
@@ -40,10 +38,9 @@ def test_larger_vocabulary_all_the_same(
         assert seen.preflight_errors
 
 
-@pytest.mark.parametrize("preflight", [True, False])
-def test_smaller_vocabulary(visit: Visit, preflight: bool) -> None:
+def test_smaller_vocabulary(visit: Visit) -> None:
     """It cannot propose some tokens; the text is right."""
-    seen = visit("vocab-smaller-draft", preflight=preflight)
+    seen = visit("vocab-smaller-draft")
     assert (seen.exit, seen.parity) == (0, "passed")
     assert any(
         line.startswith("warning draft vocabulary: 200 embedding rows") for line in seen.preflight
@@ -57,16 +54,15 @@ def test_always_wrong(visit: Visit) -> None:
     blocks = seen.case["arms"]["k=5"]["blocks"]
     assert (blocks["accepted"], blocks["acceptance_rate"]) == (0, 0.0)
     assert blocks["proposed"] > 0
-    assert seen.verdict("speedup")["status"] == "failed"
+    assert seen.verdict("speedup")["status"] != "passed"
     acceptance = seen.verdict("acceptance")
     assert (acceptance["status"], acceptance["observed"]) == ("failed", 0.0)
     assert "accepted 0 of" in seen.text
 
 
-@pytest.mark.parametrize("preflight", [True, False])
-def test_nothing_drafted(visit: Visit, preflight: bool) -> None:
+def test_nothing_drafted(visit: Visit) -> None:
     """An engine that leaves the draft out is not a pass."""
-    seen = visit("nothing-drafted", preflight=preflight)
+    seen = visit("nothing-drafted")
     assert (seen.exit, seen.parity) == (1, "failed")
     assert "nothing was drafted" in seen.verdict("parity")["reason"]
 
@@ -90,19 +86,17 @@ def test_shifted_tokenizer(visit: Visit) -> None:
     assert seen.preflight_errors
 
 
-@pytest.mark.parametrize("preflight", [True, False])
-def test_other_template(visit: Visit, preflight: bool) -> None:
+def test_other_template(visit: Visit) -> None:
     """A note: only the target's is used."""
-    seen = visit("template-differs", preflight=preflight)
+    seen = visit("template-differs")
     assert (seen.exit, seen.parity) == (0, "passed")
     assert any(line.startswith("note draft chat template") for line in seen.preflight)
     assert seen.preflight_errors == []
 
 
-@pytest.mark.parametrize("preflight", [True, False])
-def test_truncated_weights(visit: Visit, preflight: bool) -> None:
+def test_truncated_weights(visit: Visit) -> None:
     """One paragraph, no traceback."""
-    seen = visit("truncated-weights", preflight=preflight)
+    seen = visit("truncated-weights")
     assert (seen.exit, seen.parity) == (1, "failed")
     assert "model.safetensors is cut short" in seen.verdict("parity")["reason"]
     assert "Traceback" not in seen.text

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from .conftest import Visit
 from .pairs import EMOJI_TEXT
 
-BOTH = pytest.mark.parametrize("preflight", [True, False])
 
-
-@BOTH
-def test_end_of_text_first(visit: Visit, preflight: bool) -> None:
+def test_end_of_text_first(visit: Visit) -> None:
     """One token, no division by zero."""
-    seen = visit("eos-first", preflight=preflight)
+    seen = visit("eos-first")
     assert (seen.exit, seen.parity) == (0, "passed")
     for arm in seen.case["arms"].values():
         assert len(arm["tokens"]) == 1
@@ -22,10 +17,9 @@ def test_end_of_text_first(visit: Visit, preflight: bool) -> None:
     assert seen.verdict("speedup")["status"] == "inconclusive"
 
 
-@BOTH
-def test_end_of_text_in_a_block(visit: Visit, preflight: bool) -> None:
+def test_end_of_text_in_a_block(visit: Visit) -> None:
     """The block is cut by the end of text, so it says nothing of accept lengths."""
-    seen = visit("eos-in-block", preflight=preflight)
+    seen = visit("eos-in-block")
     assert (seen.exit, seen.parity) == (0, "passed")
     arm = seen.case["arms"]["k=8"]
     assert len(arm["tokens"]) == 6
@@ -34,30 +28,27 @@ def test_end_of_text_in_a_block(visit: Visit, preflight: bool) -> None:
     assert sum(blocks["accept_lengths"]) == blocks["count"] - 1
 
 
-@BOTH
-def test_budget_cut(visit: Visit, preflight: bool) -> None:
+def test_budget_cut(visit: Visit) -> None:
     """k is larger than what may still be emitted."""
-    seen = visit("budget-cut", preflight=preflight)
+    seen = visit("budget-cut")
     assert (seen.exit, seen.parity) == (0, "passed")
     blocks = seen.case["arms"]["k=8"]["blocks"]
     assert [cut["reason"] for cut in blocks["censored"]] == ["max_tokens"]
     assert blocks["proposed"] <= 5 + 4 + 3 + 2 + 1
 
 
-@BOTH
-def test_one_token(visit: Visit, preflight: bool) -> None:
+def test_one_token(visit: Visit) -> None:
     """No time between tokens."""
-    seen = visit("one-token", preflight=preflight)
+    seen = visit("one-token")
     assert (seen.exit, seen.parity) == (0, "passed")
     trials = [t for arm in seen.case["arms"].values() for t in arm["trials"]]
     assert trials
     assert all(t["decode_s"] is None and t["decode_tokens_per_s"] is None for t in trials)
 
 
-@BOTH
-def test_split_characters(visit: Visit, preflight: bool) -> None:
+def test_split_characters(visit: Visit) -> None:
     """Each token is one byte of a character: the text is whole, and equal."""
-    seen = visit("emoji-split", preflight=preflight)
+    seen = visit("emoji-split")
     assert (seen.exit, seen.parity) == (0, "passed")
     arms = seen.case["arms"]
     assert arms["plain"]["text"] == arms["k=3"]["text"]

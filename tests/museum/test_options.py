@@ -9,13 +9,10 @@ import pytest
 from .cases import CASES
 from .conftest import Visit
 
-BOTH = pytest.mark.parametrize("preflight", [True, False])
 
-
-@BOTH
-def test_penalty(visit: Visit, preflight: bool) -> None:
+def test_penalty(visit: Visit) -> None:
     """The speculative path's processors see the prompt's last token alone."""
-    seen = visit(replace(CASES["penalty"], k="1,3"), preflight=preflight)
+    seen = visit(replace(CASES["penalty"], k="1,3"))
     assert (seen.exit, seen.parity, seen.kind) == (1, "failed", "options-differ")
     assert seen.first_difference == {"k=1": 3, "k=3": 3}
     assert seen.preflight_errors == []
@@ -29,10 +26,9 @@ def test_processors_that_hold(visit: Visit, case: str) -> None:
     assert seen.preflight_errors == []
 
 
-@BOTH
-def test_random_target(visit: Visit, preflight: bool) -> None:
+def test_random_target(visit: Visit) -> None:
     """Temperature in one path: it does not give its own output again."""
-    seen = visit("random-target", preflight=preflight)
+    seen = visit("random-target")
     assert (seen.exit, seen.parity, seen.kind) == (1, "failed", "non-deterministic")
     assert seen.preflight_errors == []
 
