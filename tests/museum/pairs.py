@@ -73,7 +73,8 @@ def _constructed(agreement: float) -> Callable[[Path], None]:
 def _emoji(folder: Path) -> None:
     """A target that says EMOJI_TEXT byte by byte for ever; its draft errs in two places."""
     tokenizer = make_tokenizer()
-    ids = [tokenizer.token_to_id(piece) for piece in _byte_tokens(EMOJI_TEXT)]
+    vocabulary = tokenizer.get_vocab()
+    ids = [vocabulary[piece] for piece in _byte_tokens(EMOJI_TEXT)]
     follows = dict(zip(ids, ids[1:] + ids[:1], strict=True))
     guessed = {**follows, ids[1]: follows[ids[5]], ids[5]: follows[ids[1]]}
     for role, table in (("target", follows), ("draft", guessed)):

@@ -66,11 +66,17 @@ class Outcome:
         return dict(self.case["first_difference"])
 
     def in_words(self) -> str:
-        """For a table: verdict and kind, and what pre-flight says."""
+        """For a table: the parity verdict, its kind, and whether pre-flight objects."""
         if not self.report:
             return f"no report (exit {self.exit})"
+        reason = str(self.verdict("parity").get("reason", ""))
+        if reason.startswith("pre-flight: "):
+            return f"stopped by pre-flight: {reason.split(': ')[1]}"
+        if self.case["error"]:
+            error = next((w for w in reason.split() if w.endswith("Error:")), "at loading")
+            return f"refused: {error.rstrip(':')}"
         kind = f"/{self.kind}" if self.kind else ""
-        first = sorted({f"{at}" for at in self.first_difference.values() if at is not None})
-        where = f" at {','.join(first)}" if first else ""
-        errors = len(self.preflight_errors)
-        return f"{self.parity}{kind}{where}" + (f" (pre-flight: {errors})" if errors else "")
+        first = sorted({at for at in self.first_difference.values() if at is not None})
+        where = f" at {', '.join(map(str, first))}" if first else ""
+        errors = " (pre-flight: error)" if self.preflight_errors else ""
+        return f"{self.parity}{kind}{where}{errors}"
