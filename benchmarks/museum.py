@@ -27,8 +27,8 @@ RELEASES: Mapping[str, str | None] = {
     "0.31.3": "2026-05-05",
     "newest": None,
 }
-NEEDS = ("mlx[cpu]" if sys.platform == "linux" else "mlx", "pytest>=8.2", "psutil", "pyyaml")
-NEEDS += ("tabulate", "pluggy", "numpy")
+MLX = "mlx[cpu]" if sys.platform == "linux" else "mlx"
+NEEDS = (MLX, "pytest>=8.2", "pluggy", "psutil", "pyyaml", "tabulate")
 # pre-flight stops these: what comes of them without it differs between releases
 STOPPED = (
     "window-crossed-short",
