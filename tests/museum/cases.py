@@ -76,10 +76,10 @@ class Case:
 
 CASES: dict[str, Case] = {
     "window-crossed": Case("window24", k="1,3,5", max_tokens=80),
-    "window-crossed-short": Case("window24", k="1,3,5", max_tokens=24),
+    "window-crossed-short": Case("window24", k="1,3,5", max_tokens=20),
     "window-not-crossed": Case("window512", max_tokens=40),
     "window-self-draft": Case("window24", max_tokens=80, draft="target"),
-    "prompt-over-window": Case("window24", SIXTY),
+    "prompt-over-window": Case("window24", SIXTY, max_tokens=12),
     "hybrid-target": Case("hybrid", max_tokens=40),
     "ssm-target": Case("mamba", max_tokens=40),
     "ssm-draft": Case("ssm-draft"),
@@ -103,9 +103,9 @@ CASES: dict[str, Case] = {
     "one-token": Case("dense", max_tokens=1, gates=f"{JUDGED}, speedup: {{}}"),
     "empty-prompt": Case("no-template", "", engine="mlx-lm"),
     "no-limit": Case("dense", max_tokens=-1),
-    "near-tie": Case("dense", "41 55 620", k="1,2,4", max_tokens=60, engine="near-tie"),
+    "near-tie": Case("dense", "41 55 620", k="1,2,4", max_tokens=36, engine="near-tie"),
     "near-tie-aware": Case(
-        "dense", "41 55 620", k="1,2,4", max_tokens=60, engine="near-tie", gates=TIE_AWARE
+        "dense", "41 55 620", k="2", max_tokens=60, engine="near-tie", gates=TIE_AWARE
     ),
     "near-tie-shared": Case(
         "dense", "41 55 620", k="2", max_tokens=60, engine="near-tie-shared", gates=TIE_AWARE

@@ -54,7 +54,7 @@ def test_prompt_over_window(visit: Visit) -> None:
     """A prompt that fills the window by itself."""
     seen = visit("prompt-over-window")
     assert (seen.exit, seen.parity) == (1, "failed")
-    assert any("prompt + max_tokens is 84" in line for line in seen.preflight_errors)
+    assert any("prompt + max_tokens is 72" in line for line in seen.preflight_errors)
     seen = visit("prompt-over-window", preflight=False)
     assert (seen.parity, seen.kind) == ("failed", "cache-corruption")
     assert seen.first_difference["k=3"] in range(4)

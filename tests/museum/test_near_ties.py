@@ -19,8 +19,8 @@ TOKENS = 60
     ("pair", "engine", "eps", "prompts"),
     [
         ("flat", "near-tie-small", 1e-3, 4),
-        ("dense", "near-tie", 1e-2, 6),
-        ("dense", "near-tie-large", 1e-1, 4),
+        ("dense", "near-tie", 1e-2, 5),
+        ("dense", "near-tie-large", 1e-1, 3),
     ],
 )
 def test_rounding_is_named(
