@@ -63,3 +63,60 @@ def save_pair(folder: Path, config: dict[str, Any], *, noise: float = 0.1, seed:
     save_model(folder / "target", tokenizer, config, weights, "float32")
     save_model(folder / "draft", tokenizer, config, noisy(weights, noise, seed + 1), "float32")
     return folder
+
+
+def dense_config(
+    kind: str = "llama", *, rows: int = 1024, dtype: str = "float32"
+) -> dict[str, Any]:
+    """A small ``llama`` or ``qwen2``: full attention, caches that rewind."""
+    return {
+        **_SIZES,
+        "model_type": kind,
+        "num_hidden_layers": 2,
+        "rope_theta": 10000.0,
+        "max_position_embeddings": 4096,
+        "tie_word_embeddings": False,
+        "vocab_size": rows,
+        "torch_dtype": dtype,
+    }
+
+
+def hybrid_config() -> dict[str, Any]:
+    """``lfm2``: convolution layers, whose state cannot be rewound, around one of attention."""
+    return {
+        "model_type": "lfm2",
+        "vocab_size": 1024,
+        "hidden_size": 64,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "max_position_embeddings": 4096,
+        "norm_eps": 1e-5,
+        "conv_bias": False,
+        "conv_L_cache": 3,
+        "block_dim": 64,
+        "block_ff_dim": 128,
+        "block_multiple_of": 32,
+        "block_ffn_dim_multiplier": 1.0,
+        "block_auto_adjust_ff_dim": False,
+        "rope_theta": 10000.0,
+        "full_attn_idxs": [2],
+        "eos_token_id": 0,
+    }
+
+
+def mamba_config() -> dict[str, Any]:
+    """``mamba``: a state alone, nothing to rewind."""
+    return {
+        "model_type": "mamba",
+        "vocab_size": 1024,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "state_size": 16,
+        "num_hidden_layers": 2,
+        "conv_kernel": 4,
+        "use_bias": False,
+        "use_conv_bias": True,
+        "time_step_rank": 4,
+        "eos_token_id": 0,
+    }

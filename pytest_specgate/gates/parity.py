@@ -179,9 +179,18 @@ class ParityGate(BaseGate):
         )
 
 
-def _ties(arm: ArmEvidence) -> tuple[int, ...]:
+def _ties(arm: ArmEvidence) -> set[int]:
+    """Where the output is not the target's first choice, and where it parts from the plain one.
+
+    The one pass that checks may round as the speculative path did: then it calls each of its tokens
+    the first choice, and the plain path's token is the one that lost.
+    """
     check = arm.check or (arm.diagnosis.check if arm.diagnosis else None)
-    return check.ties if check else ()
+    ties = set(check.ties if check else ())
+    if arm.diagnosis is not None:
+        first = arm.diagnosis.differences.get(arm.num_draft_tokens or 0)
+        ties |= {first} if first is not None else set()
+    return ties
 
 
 def _shown(case: CaseEvidence, words: str) -> dict[str, Any]:

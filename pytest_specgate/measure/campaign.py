@@ -83,10 +83,8 @@ class Campaign:
                 self._records[key_of(prompt)].errors.setdefault(PLAIN, str(error))
         return self.evidence(inputs)
 
-    def _preflight(self, pair: Pair) -> Preflight | None:
+    def _preflight(self, pair: Pair) -> Preflight:
         """Checked once for all prompts registered by then, and again when more came."""
-        if not self._store.preflight:
-            return None
         if self._checked is not None and self._checked[0] == len(self._records):
             return self._checked[1]
         tokens = {}
@@ -173,11 +171,12 @@ class Campaign:
         for name, k in missing.items():
             try:
                 pair = self._store.pair(self._inputs)
-                found = self._preflight(pair)
-                if PLAIN in record.errors:
-                    return
-                if found is not None and (problem := found.error(record.prompt.id)):
-                    raise EngineError(problem)
+                if self._store.preflight:
+                    found = self._preflight(pair)
+                    if PLAIN in record.errors:
+                        return
+                    if problem := found.error(record.prompt.id):
+                        raise EngineError(problem)
                 record.tokens = record.tokens or self._encoded(pair, record)
                 generation = self._generate(pair, record, k, 0, observe=True)
                 arm = self._arm(generation, k, record.prompt, len(record.tokens))

@@ -33,7 +33,8 @@ class Store:
             engines: name -> factory.
             watcher: told of progress.
             prepare: called before a pair is loaded, to make what is missing on disk.
-            preflight: check each pair before anything is generated with it.
+            preflight: generate nothing where the pre-flight check finds an error; without it the
+                check is made only for a gate that asks for it.
         """
         self.watcher = watcher
         self.preflight = preflight

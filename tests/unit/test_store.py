@@ -456,7 +456,7 @@ def test_a_prompt_that_is_wrong_at_one_k_is_timed_and_judged_at_the_other() -> N
         "a": {"plain": 5, "k=3": 5, "k=5": 5},
         "b": {"plain": 5, "k=3": 5, "k=5": 0},
     }
-    assert bench.pair.counted[("say b", "k=5")] == 1
+    assert bench.pair.counted[("say b", "k=5")] == 2  # observed, and once more for its diagnosis
     three, five = bench.known(inputs, 3), bench.known(inputs, 5)
     assert [case.prompt.id for case in three.timed] == ["a", "b"]
     assert [case.prompt.id for case in five.timed] == ["a"]
