@@ -188,9 +188,8 @@ def _how_it_ended(code: int, stderr: str, doing: str) -> str:
             name = signal.Signals(-code).name
         except ValueError:
             name = f"signal {-code}"
-        what = f"the worker was ended by {name} while {doing}"
-        if name == "SIGKILL":
-            what += " (the system sends it when memory runs out)"
+        hint = " (the system sends it when memory runs out)" if name == "SIGKILL" else ""
+        what = f"the worker was ended by {name}{hint} while {doing}"
     else:
         what = f"the worker ended with exit code {code} while {doing}"
     words = _last_words(stderr)
@@ -251,7 +250,7 @@ class IsolatedPair:
         tick: Tick | None = None,
     ) -> Generation:
         """One run in the worker, timed there; see ``Pair.generate``."""
-        arm = "plain" if num_draft_tokens is None else f"k={num_draft_tokens}"
+        path = "on the plain path" if num_draft_tokens is None else f"with k={num_draft_tokens}"
         request = {
             "prompt": list(prompt),
             "decoding": options(decoding, max_tokens),
@@ -259,7 +258,7 @@ class IsolatedPair:
             "observe": observe,
             "tick": tick is not None,
         }
-        return generation_of(self._ask("generate", f"generating ({arm})", request, tick))
+        return generation_of(self._ask("generate", f"generating {path}", request, tick))
 
     def score(
         self, prompt: Sequence[int], tokens: Sequence[int], decoding: Decoding
