@@ -135,7 +135,7 @@ class IsolatedEngine:
                 self.worker_pid, self.gateway_pid = message["started"], message["gateway"]
             elif "ended" in message:
                 self._end_worker()
-                raise EngineError(_how_it_ended(message["ended"], message["stderr"], doing))
+                raise EngineError(how_it_ended(message["ended"], message["stderr"], doing))
             elif "failed" in message:
                 raise EngineError(message["failed"])
             elif "done" in message:
@@ -182,7 +182,8 @@ class IsolatedEngine:
             pass  # the gateway is gone or does not answer; its own end ends the worker
 
 
-def _how_it_ended(code: int, stderr: str, doing: str) -> str:
+def how_it_ended(code: int, stderr: str, doing: str) -> str:
+    """A worker's return code and last words, for the user."""
     if code < 0:
         try:
             name = signal.Signals(-code).name
