@@ -201,11 +201,12 @@ def _last_words(stderr: str) -> str:
     """What was said just before the end, and where Python was, by faulthandler."""
     before, _, crash = stderr.partition("Fatal Python error: ")
     said = " ".join(before.split())[-_CLIP:]
-    crash = crash.partition("Current thread")[2] or crash
+    # a thread of a library is none of Python's; its main thread is listed last
+    crash = crash.partition("Current thread")[2] or crash.rpartition("most recent call first")[2]
     where = re.search(r'File "([^"]+)", line (\d+) in (\S+)', crash)
     words = [f"it said: {said}"] if said else []
     if where:
-        words.append(f"it was in {where[3]} ({Path(where[1]).name}:{where[2]})")
+        words.append(f"Python was in {where[3]} ({Path(where[1]).name}:{where[2]})")
     return "; ".join(words)
 
 

@@ -26,6 +26,7 @@ from pytest_specgate.engines.mlx_lm import MlxLmEngine
 from ..conftest import ConstructedPair
 from .conftest import Gate
 
+QUICK = PairRecipe(agreement=0.8, target_layers=2)
 TOKENS = 12
 DECODING = Decoding(temperature=0.0, prefill_step_size=8)
 
@@ -74,23 +75,24 @@ def fated(*fates: tuple[str, int | None, bool, str]) -> str:
 @pytest.fixture
 def pair(constructed: Callable[[PairRecipe], ConstructedPair]) -> Path:
     """A quick pair that is exact, with proposals that are refused now and then."""
-    return constructed(PairRecipe(agreement=0.8, target_layers=2))[0]
+    return constructed(QUICK)[0]
 
 
-@pytest.fixture
-def inputs(pair: Path) -> Inputs:
-    """The pair as an engine loads it."""
-    target, draft = (ModelRef(role, pair / role) for role in ("target", "draft"))
-    return Inputs(target, draft)
-
-
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def _no_process_is_left() -> Iterator[None]:
     here = psutil.Process()
     before = set(here.children(recursive=True))
     yield
     left = [process for process in here.children(recursive=True) if process not in before]
     assert left == []
+
+
+@pytest.fixture(scope="module")
+def inputs(constructed: Callable[[PairRecipe], ConstructedPair]) -> Inputs:
+    """The pair as an engine loads it."""
+    folder = constructed(QUICK)[0]
+    target, draft = (ModelRef(role, folder / role) for role in ("target", "draft"))
+    return Inputs(target, draft)
 
 
 def is_gone(pid: int) -> bool:
@@ -105,13 +107,20 @@ def is_gone(pid: int) -> bool:
     return not alive or process.status() == psutil.STATUS_ZOMBIE
 
 
-@pytest.fixture
-def bare(pytester: pytest.Pytester) -> str:
-    """A gateway under which workers cannot import specgate, execnet or pytest."""
-    folder = pytester.mkdir("bare")
+def options(prompts: str) -> tuple[str, ...]:
+    """Of a session whose runs are short."""
+    return "--spec-prompts", prompts, "--spec-max-tokens", str(TOKENS)
+
+
+@pytest.fixture(scope="module")
+def engine(
+    tmp_path_factory: pytest.TempPathFactory, _no_process_is_left: None
+) -> Iterator[IsolatedEngine]:
+    """One whose workers cannot import specgate, execnet or pytest."""
+    folder = tmp_path_factory.mktemp("bare")
     folder.joinpath("sitecustomize.py").write_text(
         textwrap.dedent(
-            """
+            f"""
             import sys
 
             class Refuse:
@@ -121,54 +130,77 @@ def bare(pytester: pytest.Pytester) -> str:
 
             sys.meta_path.insert(0, Refuse())
             if "specgate-worker" in sys.orig_argv:
-                open("refuses", "w").close()
+                open({str(folder / "refuses")!r}, "w").close()
             """
         ),
         encoding="utf-8",
     )
-    return f"popen//env:PYTHONPATH={folder}"
+    engine = IsolatedEngine(f"popen//env:PYTHONPATH={folder}")
+    yield engine
+    engine.close()
+    assert folder.joinpath("refuses").exists()
 
 
-def options(prompts: str) -> tuple[str, ...]:
-    """Of a session whose runs are short."""
-    return "--spec-prompts", prompts, "--spec-max-tokens", str(TOKENS)
-
-
-def test_output_equals_the_in_process_engine(inputs: Inputs, bare: str) -> None:
+def test_output_equals_the_in_process_engine(inputs: Inputs, engine: IsolatedEngine) -> None:
     """All that an observed run and a teacher-forced pass say, to the last bit; times aside.
 
-    The worker's interpreter refuses specgate, execnet and pytest, and another pair was loaded.
+    Another pair was loaded in between, so the first is loaded again.
     """
-    near, engine = MlxLmEngine().load(inputs), IsolatedEngine(bare)
-    try:
-        far, _ = engine.load(inputs), engine.load(inputs)
-        assert Path("refuses").exists()
-        assert far.info == near.info
-        assert engine.describe().versions == MlxLmEngine().describe().versions
-        prompt = near.encode("Say what a list is.", {})
-        assert far.encode("Say what a list is.", {}) == prompt
-        for k, observe in ((None, True), (None, False), (3, True), (3, False)):
-            ours, theirs = (
-                side.generate(
-                    prompt,
-                    DECODING,
-                    max_tokens=TOKENS,
-                    num_draft_tokens=k,
-                    observe=observe,
-                    tick=lambda _, seconds: seconds + 1,
-                )
-                for side in (near, far)
+    near, far, _ = MlxLmEngine().load(inputs), engine.load(inputs), engine.load(inputs)
+    assert far.info == near.info
+    assert engine.describe().versions == MlxLmEngine().describe().versions
+    prompt = near.encode("Say what a list is.", {})
+    assert far.encode("Say what a list is.", {}) == prompt
+    for k, observe in ((None, True), (None, False), (3, True), (3, False)):
+        ours, theirs = (
+            side.generate(
+                prompt,
+                DECODING,
+                max_tokens=TOKENS,
+                num_draft_tokens=k,
+                observe=observe,
+                tick=lambda _, seconds: seconds + 1,
             )
-            for field in ours.__slots__:
-                if field not in ("token_times_s", "e2e_s", "peak_memory_bytes"):
-                    assert getattr(theirs, field) == getattr(ours, field), field
-            assert len(theirs.token_times_s) == len(theirs.tokens) == TOKENS
-            assert 0 < theirs.token_times_s[0] <= theirs.e2e_s
-            assert theirs.peak_memory_bytes is not None
-        scores = far.score(prompt, theirs.tokens, DECODING)
-        assert scores == near.score(prompt, theirs.tokens, DECODING)
-    finally:
-        engine.close()
+            for side in (near, far)
+        )
+        for field in ours.__slots__:
+            if field not in ("token_times_s", "e2e_s", "peak_memory_bytes"):
+                assert getattr(theirs, field) == getattr(ours, field), field
+        assert len(theirs.token_times_s) == len(theirs.tokens) == TOKENS
+        assert 0 < theirs.token_times_s[0] <= theirs.e2e_s
+        assert theirs.peak_memory_bytes is not None
+    scores = far.score(prompt, theirs.tokens, DECODING)
+    assert scores == near.score(prompt, theirs.tokens, DECODING)
+
+
+def test_a_hang_is_killed(inputs: Inputs, engine: IsolatedEngine) -> None:
+    """Whatever the worker does, or does not, it is over after the timeout; the next one works."""
+    pair = engine.load(inputs)
+    prompt, hung = pair.encode("abc", {}), engine.worker_pid
+    assert hung is not None
+    os.kill(hung, signal.SIGSTOP)
+    engine.timeout_s = 0.5
+    with pytest.raises(EngineError, match=r"no answer within 0\.5 s .*generating with k=3"):
+        pair.generate(prompt, DECODING, max_tokens=TOKENS, num_draft_tokens=3)
+    assert is_gone(hung)
+    engine.timeout_s = None
+    found = pair.generate(prompt, DECODING, max_tokens=TOKENS, num_draft_tokens=3)
+    assert len(found.tokens) == TOKENS
+    assert engine.worker_pid not in (None, hung)
+
+
+def test_a_pair_that_is_lost_is_not_loaded_for_ever(
+    inputs: Inputs, engine: IsolatedEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where it cannot be loaded again after a death, every later call says so at once."""
+    pair = engine.load(inputs)
+    engine.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "spec", "popen//python=/no/such/python")
+        with pytest.raises(EngineError, match=r"could not be loaded again: .* cannot be opened"):
+            pair.encode("abc", {})
+    with pytest.raises(EngineError, match=r"could not be loaded again: .* cannot be opened"):
+        pair.encode("abc", {})
 
 
 # prompt id -> (k of the arm, what happens there, how it is named)
@@ -206,7 +238,7 @@ def test_a_death_is_one_failed_item(
         )
     result.stdout.fnmatch_lines(
         "speedup failed: *timed, k=3, round 1: *SIGABRT while generating with k=3; it said: "
-        "a library prints and so does C; it was in *"
+        "a library prints and so does C; Python was in *"
     )
     assert "Traceback" not in result.stdout.str()
     assert report["status"] == "failed"
@@ -231,6 +263,13 @@ def test_a_death_is_one_failed_item(
             "Traceback\n  x\nSyntaxError: no\n",
             "exit code 1 while loading; it said: Traceback x SyntaxError: no",
         ),
+        (
+            -11,
+            "Fatal Python error: Segmentation fault\n\nThread 0x1 (most recent call first):\n"
+            '  File "worker.py", line 5 in _read\n\nThread 0x2 (most recent call first):\n'
+            '  File "a.py", line 7 in main\n',
+            "SIGSEGV while loading; Python was in main (a.py:7)",
+        ),
         (-99, "", "the worker was ended by signal 99 while loading"),
         (-9, "", "SIGKILL (the system sends it when memory runs out) while loading"),
         (
@@ -238,7 +277,7 @@ def test_a_death_is_one_failed_item(
             "libc++abi: out of memory\nFatal Python error: Aborted\n\nThread 0x1 (most recent call "
             'first):\n  File "a.py", line 1 in other\n\nCurrent thread 0x2 (most recent call '
             'first):\n  File "/x/mlx_lm/generate.py", line 301 in _step\n',
-            "SIGABRT while loading; it said: libc++abi: out of memory; it was in _step "
+            "SIGABRT while loading; it said: libc++abi: out of memory; Python was in _step "
             "(generate.py:301)",
         ),
     ],
@@ -246,38 +285,6 @@ def test_a_death_is_one_failed_item(
 def test_how_a_worker_ended_in_words(code: int, stderr: str, words: str) -> None:
     """Return code, what was said last, and where Python was."""
     assert isolated.how_it_ended(code, stderr, "loading").endswith(words)
-
-
-def test_a_hang_is_killed(inputs: Inputs) -> None:
-    """Whatever the worker does, or does not, it is over after the timeout; the next one works.
-
-    Where a pair cannot be loaded again, that is said at once by every later call.
-    """
-    engine = IsolatedEngine("popen")
-    try:
-        pair = engine.load(inputs)
-        prompt, hung = pair.encode("abc", {}), engine.worker_pid
-        assert hung is not None
-        os.kill(hung, signal.SIGSTOP)
-        engine.timeout_s = 0.5
-        with pytest.raises(EngineError, match=r"no answer within 0\.5 s .*generating with k=3"):
-            pair.generate(prompt, DECODING, max_tokens=TOKENS, num_draft_tokens=3)
-        assert is_gone(hung)
-        engine.timeout_s = None
-        found = pair.generate(prompt, DECODING, max_tokens=TOKENS, num_draft_tokens=3)
-        assert len(found.tokens) == TOKENS
-        assert engine.worker_pid not in (None, hung)
-
-        engine.close()
-        engine.spec = "popen//python=/no/such/python"
-        for _ in range(2):
-            with pytest.raises(
-                EngineError, match=r"could not be loaded again: .* cannot be opened"
-            ):
-                pair.encode("abc", {})
-            engine.spec = "popen"
-    finally:
-        engine.close()
 
 
 def test_the_timeout_of_a_session(gate: Gate, pair: Path, prompts: Callable[..., str]) -> None:
