@@ -31,6 +31,12 @@ _OPTIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("require", "fail instead of skipping when no pair was given", {"action": "store_true"}),
     ("no-preflight", "generate whatever the pre-flight check says", {"action": "store_true"}),
     ("demo", "gate the embedded pair; nothing is downloaded", {"action": "store_true"}),
+    (
+        "isolate",
+        "generate in a child process, or where an execnet spec says (default: popen)",
+        {"metavar": "SPEC", "nargs": "?", "const": "popen"},
+    ),
+    ("timeout", "seconds that one call of an isolated engine may take", {"metavar": "SECONDS"}),
     ("chat-template-args", "arguments of the chat template", {"metavar": "JSON"}),
     ("trust-remote-code", "let a model run code of its own", {"action": "store_true"}),
 )

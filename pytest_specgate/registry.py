@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from .config.options import Isolation
 from .config.spec import ConfigError, nearest
 from .engines import builtin_engines
 from .engines.base import Engine
@@ -23,6 +24,7 @@ class Registry:
     gates: Mapping[str, Gate]
     engines: Mapping[str, Callable[[], Engine]]
     reports: Mapping[str, Callable[[SessionReport, Path], None]]
+    isolation: Isolation | None = None
 
     @classmethod
     def gather(cls, config: pytest.Config) -> Registry:
@@ -38,12 +40,26 @@ class Registry:
         gates = {gate.name: gate for gate in [*builtin_gates(), *external]}
         return cls(gates, engines, reports)
 
+    def isolated(self, isolation: Isolation) -> Registry:
+        """The same with the mlx-lm engine in a process of its own, and no engine that cannot be."""
+        from .engines.isolated import IsolatedEngine
+
+        def make() -> Engine:
+            return IsolatedEngine(isolation.spec, isolation.timeout_s)
+
+        return replace(self, engines={"mlx-lm": make}, isolation=isolation)
+
     def check_engine(self, name: str, origin: str) -> None:
-        """Is there an engine of that name?
+        """Is there an engine of that name, and can it run where it is to?
 
         Raises:
             ConfigError: no.
         """
+        if self.isolation and name not in self.engines:
+            raise ConfigError(
+                f"{self.isolation.origin}: the engine {name!r} cannot run in a process of its own "
+                f"(allowed: {', '.join(self.engines)})"
+            )
         if name not in self.engines:
             raise ConfigError(
                 f"{origin}: no engine {name!r}{nearest(name, self.engines)} "

@@ -49,6 +49,8 @@ class SpecSession:
         self._config = config
         self.registry = Registry.gather(config)
         self._options = read_options(config, self.registry.reports)
+        if self._options.isolation:
+            self.registry = self.registry.isolated(self._options.isolation)
         self.registry.check_engine(self._options.engine, self._options.engine_origin)
         self._demo = demo.demo_directory(config) if self._options.demo else None
         pair = demo.demo_pair(self._demo) if self._demo else None
@@ -320,7 +322,8 @@ class SpecSession:
     # -- report ----------------------------------------------------------------------------------
 
     def finish(self, exitstatus: int) -> bool:
-        """Assemble the report and write what was asked for; False when a file was not written."""
+        """End engines, write the reports asked for; False when a file was not written."""
+        self._store.close()
         if self._config.option.collectonly or exitstatus == pytest.ExitCode.USAGE_ERROR:
             return True
         interrupted = exitstatus == pytest.ExitCode.INTERRUPTED

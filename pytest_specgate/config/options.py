@@ -14,7 +14,7 @@ import pytest
 
 from .keys import MAX_TOKENS
 from .layers import Key, Layer, Setting, checked
-from .spec import ConfigError, Invalid, found, nearest, path_of, unique_keys
+from .spec import ConfigError, Invalid, found, nearest, number, path_of, unique_keys
 
 Parsed = dict[Key, Any]
 
@@ -26,6 +26,15 @@ class ReportRequest:
     kind: str
     path: Path
     origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """``--spec-isolate``: an execnet spec, where it was asked for, and seconds a call may take."""
+
+    spec: str
+    origin: str
+    timeout_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +51,7 @@ class Options:
     require: bool = False
     no_preflight: bool = False
     trust_remote_code: bool = False
+    isolation: Isolation | None = None
     reports: tuple[ReportRequest, ...] = field(default=())
 
     @property
@@ -156,6 +166,56 @@ def _truth(name: str, flag: bool | None, ini: str | None, ini_place: str) -> boo
     return _TRUTH[ini.strip().lower()]
 
 
+_GATEWAYS = ("popen", "ssh", "socket", "vagrant_ssh")  # the kinds that execnet has
+
+
+def names_gateway(text: str) -> bool:
+    """Does this look like the spec of an execnet gateway?"""
+    return any(part.split("=")[0] in _GATEWAYS for part in text.split("//"))
+
+
+_SECONDS = number(above=0, most=1e6)
+
+
+def _isolation(spec: tuple[str, str] | None, timeout: tuple[str, str] | None) -> Isolation | None:
+    """What (text, origin) of both options say."""
+    if spec is None:
+        if timeout is not None:
+            raise ConfigError(
+                f"{timeout[1]}: needs --spec-isolate: a generation in pytest's own process cannot "
+                "be ended"
+            )
+        return None
+    text, origin = spec
+    if not names_gateway(text):
+        raise ConfigError(
+            f"{origin}: must be an execnet spec, found {found(text)} (allowed: popen, "
+            "popen//python=PATH, ssh=HOST//python=PATH and the like)"
+        )
+    try:
+        _checked_spec(text)
+    except (AttributeError, ValueError, IndexError) as error:
+        raise ConfigError(f"{origin}: not an execnet spec: {error}") from None
+    return Isolation(text, origin, _seconds(*timeout) if timeout else None)
+
+
+def _checked_spec(text: str) -> None:
+    import execnet
+
+    spec = execnet.XSpec(text)
+    if spec.via or spec.installvia:
+        raise ValueError("via and installvia need a gateway of another session")
+
+
+def _seconds(text: str, origin: str) -> float:
+    try:
+        if not re.fullmatch(r"\s*[+-]?(\d+\.?\d*|\.\d+)\s*", text, re.ASCII):
+            raise Invalid(f"must be a number of seconds, found {found(text)}")
+        return float(_SECONDS(float(text)))
+    except Invalid as error:
+        raise ConfigError(f"{origin}: {error}") from None
+
+
 def _report(text: str, kinds: Collection[str], origin: str, base: Path) -> ReportRequest:
     kind, colon, path = text.partition(":")
     if not colon or not path.strip():
@@ -225,6 +285,13 @@ def read_options(config: pytest.Config, report_kinds: Collection[str]) -> Option
         origin = f"{ini_place}specgate_report"
         parts = report_ini.split() or [""]
         reports = [_report(part, report_kinds, origin, ini_base) for part in parts]
+
+    def text_and_origin(name: str) -> tuple[str, str] | None:
+        if (text := option(name)) is not None:
+            return text, _flag(name)
+        text = _ini(config, name)
+        return None if text is None else (text, f"{ini_place}specgate_{name}")
+
     return Options(
         command_line=_layer(cli_texts, _flag, here),
         ini=_layer(ini_texts, lambda name: f"{ini_place}specgate_{name}", ini_base),
@@ -245,5 +312,6 @@ def read_options(config: pytest.Config, report_kinds: Collection[str]) -> Option
             _ini(config, "trust_remote_code"),
             ini_place,
         ),
+        isolation=_isolation(text_and_origin("isolate"), text_and_origin("timeout")),
         reports=tuple(reports),
     )

@@ -126,6 +126,8 @@ def nothing_to_judge(evidence: Evidence) -> tuple[str, tuple[str, ...]] | None:
     if broken and len(broken) == len(evidence.cases):
         return f"nothing could be generated: {broken[0].error}", ()
     for case in evidence.cases:
+        if case.broke_in_round:
+            return f"generating broke while it was timed: {case.prompt.id}, {case.error}", ()
         for name, arm in case.arms.items():
             if arm.unstable:
                 return f"not deterministic: {case.prompt.id}, {name}: {arm.unstable}", (

@@ -160,8 +160,9 @@ def compare(plain: Generation, speculative: Generation, num_draft_tokens: int) -
 class CaseEvidence:
     """One prompt with its arms, ``plain`` and ``k=N``.
 
-    ``error`` says why an arm that was asked for is not there, or could not be timed; ``mode`` how
-    outputs are compared. In mode ``scored`` the plain arm is there only where it was timed.
+    ``error`` says why an arm that was asked for is not there, or could not be timed, which is then
+    ``broke_in_round``: parity was judged before, so no other gate tells it. ``mode`` is how outputs
+    are compared. In mode ``scored`` the plain arm is there only where it was timed.
     """
 
     prompt: Prompt
@@ -169,6 +170,7 @@ class CaseEvidence:
     arms: Mapping[str, ArmEvidence] = field(default_factory=dict)
     error: str | None = None
     mode: ParityMode = "exact"
+    broke_in_round: bool = False
 
     @property
     def plain(self) -> ArmEvidence:

@@ -45,7 +45,8 @@ class Record:
         errors = [self.errors[name] for name in order if name in self.errors]
         arms = {name: self.arms[name] for name in order if name in self.arms}
         error = errors[0] if errors else None
-        return CaseEvidence(self.prompt, self.tokens, arms, error, self.mode)
+        late = any(name in self.errors for name in arms)
+        return CaseEvidence(self.prompt, self.tokens, arms, error, self.mode, late)
 
 
 def key_of(prompt: Prompt) -> CaseKey:

@@ -121,6 +121,13 @@ class Store:
             return None
         return now - self._swap_before
 
+    def close(self) -> None:
+        """End what engines have started outside this process."""
+        for engine in self._engines.values():
+            close = getattr(engine, "close", None)
+            if close is not None:
+                close()
+
     def _engine(self, name: str) -> Engine:
         if name not in self._engines:
             self._engines[name] = self._factories[name]()

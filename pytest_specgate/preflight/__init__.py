@@ -7,7 +7,7 @@ green by itself.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ..config.plan import Inputs
 from ..engines.base import EngineInfo, Pair
@@ -23,14 +23,14 @@ def run(
     """All checks of one loaded pair.
 
     Args:
-        pair: loaded; checks that need mlx-lm's own objects are left out for other engines.
+        pair: loaded; checks that need mlx-lm's own objects are left out where there are none.
         inputs: its prompts carry their budgets.
         tokens: prompt id -> ids, of the prompts that could be turned into tokens.
         engine: for the device's memory limit.
     """
     begin = time.perf_counter()
     subject = Subject(pair, inputs, tokens, engine)
-    checks = [prompts.fits_the_context]
+    checks: list[Callable[[Subject], Iterator[Finding]]] = [prompts.fits_the_context]
     if getattr(pair, "draft_tokenizer", None) is not None:
         checks += [
             tokenizers.same_ids,
@@ -43,10 +43,21 @@ def run(
             resources.memory,
             resources.options_reach_both_paths,
         ]
+    elif getattr(pair, "isolated", False):
+        checks = [resources.vocabulary, resources.draft_is_smaller, _left_out]
     findings: list[Finding] = []
     for check in checks:
         findings += _safely(check.__name__, check(subject))
     return Preflight(tuple(findings), len(checks), time.perf_counter() - begin)
+
+
+def _left_out(_: Subject) -> Iterator[Finding]:
+    yield Finding(
+        "note",
+        "isolated pair",
+        "tokenizers, caches, context, memory and options are checked in-process only",
+        "Run -k preflight once without --spec-isolate.",
+    )
 
 
 def _safely(name: str, findings: Iterable[Finding]) -> list[Finding]:

@@ -29,7 +29,7 @@ def test_window_crossed_is_red_and_replays(
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            "parity[[]crossed[]] failed: cache-corruption: the target's cache stops rewinding once*",
+            "parity[[]crossed[]] failed: cache-corruption: the target's cache stops rewinding*",
             "*plain  *|*",
             "*spec   *|*",
             "*first difference *(k = 1)*(k = 3)*(k = 5)*",

@@ -10,7 +10,8 @@ from pytest_specgate.config.plan import Decoding, Inputs, ModelRef, ParityMode, 
 from pytest_specgate.gates import builtin_gates
 from pytest_specgate.gates.base import Verdict
 from pytest_specgate.measure.evidence import Evidence
-from pytest_specgate.measure.store import Silent, Store
+from pytest_specgate.measure.store import Store
+from pytest_specgate.measure.watch import Silent
 
 from .engines import engines
 

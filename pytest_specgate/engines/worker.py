@@ -1,0 +1,534 @@
+"""All that drives mlx-lm, in one file that needs neither specgate, execnet nor pytest.
+
+The in-process engine imports it. Run as a program it is the worker of the isolated one: a request
+is a line of JSON on stdin, its answer a line on stdout; what libraries print goes to stderr. The
+end of stdin ends it at once, whatever it is doing: nobody is left to listen.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import hashlib
+import inspect
+import json
+import math
+import os
+import platform
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+_VERSIONED = ("mlx", "mlx-lm", "transformers", "tokenizers")
+_IDENTITY_FILES = (
+    *("config.json", "generation_config.json", "tokenizer.json", "tokenizer.model"),
+    *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json"),
+    *("merges.txt", "chat_template.jinja", "chat_template.json", "model.safetensors.index.json"),
+)
+_NEVER = float("inf")
+_MARGIN_BATCH = 32
+_TICK_S = 1.0
+
+
+class Failure(Exception):
+    """What cannot be done, in words for the user."""
+
+
+@contextmanager
+def _failures(what: str) -> Iterator[None]:
+    """Turn whatever is raised inside into one paragraph; Ctrl-C and the like pass through."""
+    try:
+        yield
+    except Failure:
+        raise
+    except Exception as error:
+        message = " ".join(str(error).split())
+        raise Failure(f"{what}: {type(error).__name__}: {message[:600]}") from error
+
+
+def _import_mlx() -> Any:
+    try:
+        import mlx.core as mx
+    except ImportError as error:
+        raise Failure(
+            "mlx cannot be imported, and nothing runs without it. On macOS it comes with mlx-lm; "
+            "elsewhere install one of the extras: pytest-specgate[cpu], pytest-specgate[cuda12] "
+            f"or pytest-specgate[cuda13]. Python said: {error}"
+        ) from None
+    return mx
+
+
+# -- what it runs on -------------------------------------------------------------------------------
+
+
+def describe() -> dict[str, Any]:
+    """The fields of ``EngineInfo``."""
+    mx = _import_mlx()
+    device = mx.default_device()
+    details = _device_details(mx)
+    recommended = details.get("max_recommended_working_set_size")
+    if recommended and device.type == mx.gpu:
+        limit, origin = int(recommended), "the device's recommended working set"
+    else:
+        limit, origin = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), ""
+    kind = "GPU" if device.type == mx.gpu else "CPU"
+    name = details.get("device_name") or details.get("architecture") or ""
+    return {
+        "versions": {name: v for name in _VERSIONED if (v := _version(name))},
+        "device": f"{kind} {name}".strip(),
+        "memory_limit_bytes": limit,
+        "memory_limit_origin": origin or "the machine's memory",
+        "details": details,
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _device_details(mx: Any) -> dict[str, Any]:
+    """mx.device_info, or the Metal form that older releases have."""
+    probe = getattr(mx, "device_info", None) or getattr(mx.metal, "device_info", None)
+    if probe is None:
+        return {}
+    try:
+        return dict(probe())
+    except RuntimeError:  # no Metal here
+        return {}
+
+
+# -- loading ---------------------------------------------------------------------------------------
+
+
+def load(reference: Mapping[str, Any], role: str, trust: bool) -> tuple[Any, Any, dict[str, Any]]:
+    """Model, tokenizer and the fields of ``ModelInfo``, weights evaluated.
+
+    Args:
+        reference: name, directory, revision and label of a ``ModelRef``.
+        role: ``target`` or ``draft``, for messages.
+        trust: let the model run code of its own.
+    """
+    mx, what = _import_mlx(), f"the {role} {reference['label']} cannot be loaded"
+    with _failures("mlx-lm cannot be imported"):  # a broken install, not a broken model
+        import mlx_lm
+    accepts = inspect.signature(mlx_lm.load).parameters
+    options: dict[str, Any] = {"tokenizer_config": {"trust_remote_code": trust}}
+    if "trust_remote_code" in accepts:
+        options["trust_remote_code"] = trust
+    with _failures(what):
+        name, revision = reference["directory"] or reference["name"], reference["revision"]
+        if revision and "revision" in accepts:
+            options["revision"] = revision
+        elif revision:  # mlx-lm before 0.29
+            from huggingface_hub import snapshot_download
+
+            name = snapshot_download(name, revision=revision)
+        if reference["directory"] and (problem := _not_whole(Path(name))):
+            raise Failure(f"{what}: {problem}")
+        model, tokenizer = mlx_lm.load(name, **options)
+        mx.eval(model.parameters())
+        return model, tokenizer, _model_info(reference, model)
+
+
+def _directory(reference: Mapping[str, Any]) -> Path | None:
+    """Where the files of a loaded model lie."""
+    if reference["directory"]:
+        return Path(reference["directory"])
+    from huggingface_hub import try_to_load_from_cache
+
+    config = try_to_load_from_cache(
+        reference["name"], "config.json", revision=reference["revision"]
+    )
+    return Path(config).parent if isinstance(config, str) else None
+
+
+def _model_info(reference: Mapping[str, Any], model: Any) -> dict[str, Any]:
+    from mlx.utils import tree_flatten
+    from mlx_lm.utils import get_total_parameters
+
+    arrays = [array for _, array in tree_flatten(model.parameters())]
+    dtypes: dict[str, int] = {}
+    for array in arrays:
+        dtype = str(array.dtype).rsplit(".", 1)[-1]
+        if dtype != "uint32":  # packed weights
+            dtypes[dtype] = dtypes.get(dtype, 0) + array.nbytes
+    modules = [module for _, module in model.named_modules()]
+    bits = {f"{module.bits}-bit" for module in modules if hasattr(module, "bits")}
+    embeddings = [  # the first one holds the tokens
+        int(module.weight.shape[0])
+        for module in modules
+        if type(module).__name__.endswith("Embedding") and hasattr(module, "weight")
+    ]
+    directory = _directory(reference)
+    return {
+        "name": reference["label"],
+        "bytes": sum(array.nbytes for array in arrays),
+        "parameters": int(get_total_parameters(model)),
+        "dtype": max(dtypes, key=dtypes.__getitem__) if dtypes else "none",
+        "quantization": ", ".join(sorted(bits)) or None,
+        "digest": _digest(directory) if directory else "unknown",
+        "revision": directory.name if directory and not reference["directory"] else None,
+        "embedding_rows": embeddings[0] if embeddings else None,
+    }
+
+
+def _not_whole(directory: Path) -> str | None:
+    """Which weight file is missing or cut short; some releases of mlx read that as zeros."""
+    index = directory / "model.safetensors.index.json"
+    named = json.loads(index.read_text("utf-8"))["weight_map"].values() if index.is_file() else ()
+    for name in sorted(set(named)):
+        if not (directory / name).is_file():
+            return f"{index.name} names {name}, which is not there"
+    for path in sorted(directory.glob("*.safetensors")):
+        header = _header(path)
+        tensors = json.loads(header) if header else {}
+        ends = [t["data_offsets"][1] for name, t in tensors.items() if name != "__metadata__"]
+        whole, size = 8 + len(header) + max(ends, default=0), path.stat().st_size
+        if size < whole or not header:
+            return f"{path.name} is cut short: {size:,} bytes of {whole:,}"
+    return None
+
+
+def _header(path: Path) -> bytes:
+    """The JSON header of a safetensors file; empty when the file ends before it does."""
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        return b"" if size > path.stat().st_size - 8 else file.read(size)
+
+
+def _digest(directory: Path) -> str:
+    """SHA-256 over the files that say what a model is, and each weight file's header and size."""
+    total = hashlib.sha256()
+    for name in _IDENTITY_FILES:
+        if (path := directory / name).is_file():
+            total.update(f"{name}\0".encode() + hashlib.sha256(path.read_bytes()).digest())
+    for path in sorted(directory.glob("*.safetensors")):
+        total.update(f"{path.name}\0{path.stat().st_size}\0".encode())
+        total.update(hashlib.sha256(_header(path)).digest())
+    return total.hexdigest()
+
+
+# -- generating ------------------------------------------------------------------------------------
+
+
+def encode(tokenizer: Any, text: str, chat_template_args: Mapping[str, Any]) -> list[int]:
+    """Prompt ids as ``mlx_lm.generate`` makes them."""
+    with _failures("the prompt cannot be turned into tokens"):
+        templated = bool(getattr(tokenizer, "has_chat_template", tokenizer.chat_template))
+        if templated:
+            text = tokenizer.apply_chat_template(
+                [{"role": "user", "content": text}],
+                tokenize=False,
+                add_generation_prompt=True,
+                **chat_template_args,
+            )
+        ids = tokenizer.encode(text, add_special_tokens=not templated)
+    if not ids:
+        raise Failure("the prompt is empty once it is turned into tokens")
+    return [int(token) for token in ids]
+
+
+class _CallNotes:
+    """Stands in for a model, notes the shape of each call, and passes everything on."""
+
+    def __init__(self, model: Any, role: str, notes: list[tuple[str, int, int | None]]) -> None:
+        self._model, self._role, self._notes = model, role, notes
+        self.cache: Sequence[Any] = ()
+        self.inputs: list[Any] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def __call__(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        self.cache = kwargs.get("cache") or (args[0] if args else None) or ()
+        self.inputs.append(inputs)
+        offsets = (getattr(layer, "offset", None) for layer in self.cache)
+        offset = next((found for found in offsets if isinstance(found, int)), None)
+        self._notes.append((self._role, int(inputs.shape[-1]), offset))
+        return self._model(inputs, *args, **kwargs)
+
+    def cache_bytes(self) -> int:
+        """Bytes of the arrays that the caches hold, whatever their class."""
+        from mlx.utils import tree_flatten
+
+        arrays = (array for layer in self.cache for _, array in tree_flatten(layer.state))
+        return sum(array.nbytes for array in arrays if hasattr(array, "nbytes"))
+
+    def largest_proposal(self, prompt_tokens: int) -> int | None:
+        """The largest id among the proposals that a target checked, prompt left out."""
+        consumed, largest = 0, []
+        for array in self.inputs:
+            consumed += (length := int(array.shape[-1]))
+            proposals = min(length - 1, consumed - prompt_tokens)
+            if proposals > 0:
+                largest.append(int(array[0, -proposals:].max().item()))
+        return max(largest, default=None)
+
+
+class _Margins:
+    """Log probability and top-2 margin of each token, taken from the responses of the run."""
+
+    def __init__(self) -> None:
+        self._kept: list[tuple[Any, int]] = []
+        self._rows: list[tuple[float, float]] = []
+
+    def note(self, logprobs: Any, token: int) -> None:
+        """Keep a response's vector; a batch of them is reduced before they fill the memory."""
+        self._kept.append((logprobs, token))
+        if len(self._kept) >= _MARGIN_BATCH:
+            self.rows()
+
+    def rows(self) -> list[tuple[float, float]]:
+        """(natural log probability, largest less second largest) of each token."""
+        import mlx.core as mx
+
+        if self._kept:
+            rows = mx.stack([vector for vector, _ in self._kept]).astype(mx.float32)
+            tokens = mx.array([[token] for _, token in self._kept])
+            chosen = mx.take_along_axis(rows, tokens, axis=-1)[:, 0]
+            top = mx.topk(rows, 2, axis=-1)
+            margins = mx.max(top, axis=-1) - mx.min(top, axis=-1)
+            self._rows += zip(_floats(chosen), _floats(margins))  # noqa: B905  # Python 3.9
+            self._kept.clear()
+        return self._rows
+
+
+def _floats(array: Any) -> list[float]:
+    return [float(value) for value in array.tolist()]
+
+
+def generate(
+    target: Any,
+    draft: Any,
+    tokenizer: Any,
+    prompt: Sequence[int],
+    decoding: Mapping[str, Any],
+    *,
+    num_draft_tokens: int | None,
+    observe: bool = False,
+    tick: Callable[[int, float], float] | None = None,
+) -> dict[str, Any]:
+    """The fields of ``Generation``, of one run of ``mlx_lm.stream_generate``."""
+    mx = _import_mlx()
+    from mlx_lm import stream_generate
+    from mlx_lm.sample_utils import make_sampler
+
+    calls: list[tuple[str, int, int | None]] = []
+    margins = _Margins() if observe else None
+    if observe:
+        target, draft = _CallNotes(target, "target", calls), _CallNotes(draft, "draft", calls)
+    options = {
+        "max_tokens": decoding["max_tokens"],
+        "sampler": make_sampler(temp=decoding["temperature"]),
+        "logits_processors": [],
+        "prefill_step_size": decoding["prefill_step_size"],
+        "kv_bits": decoding["kv_bits"],
+        "kv_group_size": decoding["kv_group_size"],
+        "quantized_kv_start": decoding["quantized_kv_start"],
+    }
+    if num_draft_tokens is not None:
+        options.update(draft_model=draft, num_draft_tokens=num_draft_tokens)
+    ids = mx.array(list(prompt))
+    mx.eval(ids)
+    mx.random.seed(decoding["seed"])
+    mx.clear_cache()
+    mx.reset_peak_memory()
+    with _failures("generating failed"), _no_collection():
+        found = _drain(lambda: stream_generate(target, tokenizer, ids, **options), tick, margins)
+    found["peak_memory_bytes"] = int(mx.get_peak_memory())
+    if margins is not None:
+        found["kv_bytes"] = (target.cache_bytes(), draft.cache_bytes())
+        found["calls"] = calls
+        found["logprobs"] = [row[0] for row in margins.rows()]
+        found["margins"] = [row[1] for row in margins.rows()]
+        if num_draft_tokens:
+            found["largest_proposal"] = target.largest_proposal(len(prompt))
+    return found
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """No garbage collection inside: it would fall on whichever arm happens to run."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _drain(
+    start: Callable[[], Iterator[Any]],
+    tick: Callable[[int, float], float] | None,
+    margins: _Margins | None,
+) -> dict[str, Any]:
+    """Run a stream to its end, noting each token and its time. This loop is what is timed."""
+    tokens: list[int] = []
+    text: list[str] = []
+    flags: list[bool] = []
+    times: list[float] = []
+    reason: str | None = None
+    clock = time.perf_counter
+    next_tick = _TICK_S if tick else _NEVER
+    begin = clock()
+    for response in start():
+        now = clock() - begin
+        tokens.append(response.token)
+        text.append(response.text)
+        flags.append(response.from_draft)
+        times.append(now)
+        reason = response.finish_reason
+        if margins is not None:
+            margins.note(response.logprobs, response.token)
+        if now >= next_tick and tick:
+            next_tick = tick(len(tokens), now)
+    return {
+        "e2e_s": clock() - begin,
+        "tokens": tokens,
+        "text": "".join(text),
+        "from_draft": flags,
+        "token_times_s": times,
+        "finish_reason": reason,
+    }
+
+
+def score(
+    target: Any, prompt: Sequence[int], tokens: Sequence[int], prefill_step_size: int
+) -> dict[str, list[float]]:
+    """The fields of ``Scores``, of one pass of the target over prompt + tokens."""
+    mx = _import_mlx()
+    from mlx_lm.models.cache import make_prompt_cache
+
+    ids = [*prompt, *tokens[:-1]]
+    first = len(prompt) - 1  # the position whose logits judge the first emitted token
+    found: dict[str, list[float]] = {"logprobs": [], "gaps": [], "margins": [], "ulps": []}
+    with _failures("the teacher-forced pass failed"):
+        cache = make_prompt_cache(target)
+        for start in range(0, len(ids), prefill_step_size):
+            part = ids[start : start + prefill_step_size]
+            logits = target(mx.array([part]), cache=cache)[0]
+            mx.eval(logits, [layer.state for layer in cache])
+            skip = max(first - start, 0)
+            if skip < len(part):
+                emitted = tokens[start + skip - first :][: len(part) - skip]
+                for name, values in _judged(mx, logits[skip:], emitted).items():
+                    found[name] += values
+    mx.clear_cache()
+    return found
+
+
+def _judged(mx: Any, logits: Any, emitted: Sequence[int]) -> dict[str, list[float]]:
+    """The fields of ``Scores`` for tokens under their rows of logits."""
+    bits = {"bfloat16": 7, "float16": 10}.get(str(logits.dtype).rsplit(".", 1)[-1], 23)
+    rows = logits.astype(mx.float32)
+    top = mx.topk(rows, 2, axis=-1)
+    best, second = mx.max(top, axis=-1), mx.min(top, axis=-1)
+    chosen = mx.take_along_axis(rows, mx.array([[t] for t in emitted]), axis=-1)[:, 0]
+    return {
+        "logprobs": _floats(chosen - mx.logsumexp(rows, axis=-1)),
+        "gaps": _floats(best - chosen),
+        "margins": _floats(best - second),
+        "ulps": [2.0 ** (math.frexp(value)[1] - 1 - bits) for value in _floats(best)],
+    }
+
+
+# -- as a program ----------------------------------------------------------------------------------
+
+
+class _Server:
+    """Answers requests, one at a time; a pair that is loaded replaces the one before."""
+
+    def __init__(self, write: Callable[[Any], None]) -> None:
+        self._write = write
+        self._sides: list[Any] = []
+
+    def describe(self, _: Mapping[str, Any]) -> Any:
+        """Also what this process is."""
+        found = describe()
+        found["details"] = {
+            **{key: v for key, v in found["details"].items() if isinstance(v, (str, int, float))},
+            "worker_python": sys.version.split()[0],
+            "worker_platform": platform.platform(),
+        }
+        return found
+
+    def load(self, request: Mapping[str, Any]) -> Any:
+        """Both models; the answer says what they are."""
+        self._sides = []
+        gc.collect()
+        self._sides = [
+            load(request[role], role, request["trust_remote_code"]) for role in ("target", "draft")
+        ]
+        return [info for _, _, info in self._sides]
+
+    def encode(self, request: Mapping[str, Any]) -> Any:
+        """Prompt ids."""
+        return encode(self._sides[0][1], request["text"], request["chat_template_args"])
+
+    def generate(self, request: Mapping[str, Any]) -> Any:
+        """One run; where progress is asked for, a line a second tells it."""
+
+        def tick(tokens: int, seconds: float) -> float:
+            self._write({"tick": [tokens, seconds]})
+            return seconds + _TICK_S
+
+        (target, tokenizer, _), (draft, _, _) = self._sides
+        return generate(
+            target,
+            draft,
+            tokenizer,
+            request["prompt"],
+            request["decoding"],
+            num_draft_tokens=request["num_draft_tokens"],
+            observe=request["observe"],
+            tick=tick if request["tick"] else None,
+        )
+
+    def score(self, request: Mapping[str, Any]) -> Any:
+        """One teacher-forced pass."""
+        step = request["prefill_step_size"]
+        return score(self._sides[0][0], request["prompt"], request["tokens"], step)
+
+
+def _read(lines: queue.Queue[bytes]) -> None:
+    for line in sys.stdin.buffer:
+        lines.put(line)
+    os._exit(0)
+
+
+def main() -> None:
+    """Serve until stdin ends."""
+    faulthandler.enable()  # a crash says where it was
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+
+    def write(message: Any) -> None:
+        answers.write(json.dumps(message).encode() + b"\n")
+        answers.flush()
+
+    lines: queue.Queue[bytes] = queue.Queue()
+    threading.Thread(target=_read, args=(lines,), daemon=True).start()
+    server = _Server(write)
+    while True:
+        request = json.loads(lines.get())
+        try:
+            with _failures("the engine mlx-lm broke"):
+                answer = {"done": getattr(server, request["do"])(request)}
+        except Failure as failure:
+            answer = {"failed": str(failure)}
+        write(answer)
+
+
+if __name__ == "__main__":
+    main()
