@@ -90,8 +90,13 @@ class MlxLmPair:
                 num_draft_tokens=num_draft_tokens,
                 observe=observe,
                 tick=tick,
+                more=self.more_options(),
             )
         return generation_of(found)
+
+    def more_options(self) -> dict[str, Any]:
+        """Further keyword arguments of ``stream_generate``, for a pair derived from this one."""
+        return {}
 
     def score(
         self, prompt: Sequence[int], tokens: Sequence[int], decoding: Decoding

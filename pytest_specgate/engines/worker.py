@@ -316,8 +316,12 @@ def generate(
     num_draft_tokens: int | None,
     observe: bool = False,
     tick: Callable[[int, float], float] | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The fields of ``Generation``, of one run of ``mlx_lm.stream_generate``."""
+    """The fields of ``Generation``, of one run of ``mlx_lm.stream_generate``.
+
+    ``more`` are further keyword arguments of ``stream_generate``; they win over the options.
+    """
     mx = _import_mlx()
     from mlx_lm import stream_generate
     from mlx_lm.sample_utils import make_sampler
@@ -335,6 +339,7 @@ def generate(
         "kv_group_size": decoding["kv_group_size"],
         "quantized_kv_start": decoding["quantized_kv_start"],
     }
+    options.update(more or {})
     if num_draft_tokens is not None:
         options.update(draft_model=draft, num_draft_tokens=num_draft_tokens)
     ids = mx.array(list(prompt))

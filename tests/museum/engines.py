@@ -27,21 +27,21 @@ class IdsPair(MlxLmPair):
 class PenaltyPair(IdsPair):
     """A repetition penalty on both paths."""
 
-    def _options(self, decoding: Decoding, max_tokens: int) -> dict[str, Any]:
+    def more_options(self) -> dict[str, Any]:
+        """One logits processor."""
         from mlx_lm.sample_utils import make_logits_processors
 
-        processors = make_logits_processors(repetition_penalty=1.3)
-        return {**super()._options(decoding, max_tokens), "logits_processors": processors}
+        return {"logits_processors": make_logits_processors(repetition_penalty=1.3)}
 
 
 class BiasPair(IdsPair):
     """A logit bias on both paths."""
 
-    def _options(self, decoding: Decoding, max_tokens: int) -> dict[str, Any]:
+    def more_options(self) -> dict[str, Any]:
+        """One logits processor."""
         from mlx_lm.sample_utils import make_logits_processors
 
-        processors = make_logits_processors(logit_bias={5: 3.0, 300: -3.0})
-        return {**super()._options(decoding, max_tokens), "logits_processors": processors}
+        return {"logits_processors": make_logits_processors(logit_bias={5: 3.0, 300: -3.0})}
 
 
 class _PathPair(IdsPair):
@@ -79,9 +79,9 @@ class RandomPair(_PathPair):
 
     _draws = count(1)
 
-    def _options(self, decoding: Decoding, max_tokens: int) -> dict[str, Any]:
-        options = super()._options(decoding, max_tokens)
-        return {**options, "sampler": self._draw} if self.drafted else options
+    def more_options(self) -> dict[str, Any]:
+        """A sampler that draws, on one path."""
+        return {"sampler": self._draw} if self.drafted else {}
 
     def _draw(self, logprobs: Any) -> Any:
         import mlx.core as mx
