@@ -83,7 +83,9 @@ def test_a_prompt_that_fails_parity_is_not_timed(
     statuses = {v["gate"]: v["status"] for v in report["verdicts"]}
     assert statuses == dict.fromkeys(("parity", "speedup", "latency", "memory"), "failed")
     assert all(arm["trials"] == [] for arm in report["cases"][0]["arms"].values())
-    result.stdout.fnmatch_lines(["*none of 1 prompts gave an output on both paths that can be trusted*"])
+    result.stdout.fnmatch_lines(
+        ["*none of 1 prompts gave an output on both paths that can be trusted*"]
+    )
 
 
 @pytest.mark.parametrize("identifier", ["../../x", "a/b", "zh 一", "con:1", ".hidden"])
