@@ -687,10 +687,20 @@ def test_a_pipe_stays_a_pipe(tmp_path: Path, linked: bool) -> None:
     assert sorted(tmp_path.iterdir()) == sorted({pipe, path})
 
 
-def test_a_device_is_written_to() -> None:
-    """Such as /dev/stdout."""
-    write_whole(Path("/dev/null"), "x")
-    assert Path("/dev/null").is_char_device()
+def test_a_device_is_written_to_through_a_link(tmp_path: Path) -> None:
+    """Such as /dev/stdout: here the near end of a terminal of our own, which nobody would miss."""
+    far, near = os.openpty()
+    try:
+        device = Path(os.ttyname(near))
+        link = tmp_path / "out.json"
+        link.symlink_to(device)
+        write_whole(link, "text")
+        assert os.read(far, 100) == b"text"
+        assert (link.is_symlink(), device.is_char_device()) == (True, True)
+        assert list(tmp_path.iterdir()) == [link]
+    finally:
+        os.close(near)
+        os.close(far)
 
 
 @pytest.mark.parametrize(("length", "fits"), [(200, True), (250, True), (255, True), (256, False)])
