@@ -342,39 +342,6 @@ def test_sent_source_imports_nothing_of_ours(module: object) -> None:
     assert names - brought <= sys.stdlib_module_names
 
 
-WRONG = [
-    (("--spec-isolate=tests",), ("--spec-isolate: must be an execnet spec", "'tests'", "popen")),
-    (("--spec-isolate=",), ("--spec-isolate: must be an execnet spec",)),
-    (("--spec-isolate=popen//popen",), ("--spec-isolate: not an execnet spec", "duplicate")),
-    (("--spec-isolate=popen//via=a",), ("--spec-isolate: not an execnet spec", "via")),
-    (("--spec-isolate=popen//_x=1",), ("--spec-isolate: not an execnet spec",)),
-    (("--spec-isolate=popen//",), ("--spec-isolate: not an execnet spec",)),
-    (("--spec-timeout=5",), ("--spec-timeout: needs --spec-isolate",)),
-    (("--spec-isolate", "--spec-timeout=0"), ("--spec-timeout: ", "must be > 0", "found 0")),
-    (("--spec-isolate", "--spec-timeout=-1"), ("--spec-timeout: ", "must be > 0", "found -1")),
-    (("--spec-isolate", "--spec-timeout=x"), ("--spec-timeout: must be a number of sec", "'x'")),
-    (("--spec-isolate", "--spec-timeout=nan"), ("--spec-timeout: must be a number of seconds",)),
-    (("--spec-isolate", "--spec-timeout="), ("--spec-timeout: must be a number of seconds",)),
-    (("--spec-isolate", "--spec-timeout=1" + "0" * 400), ("--spec-timeout: must be",)),
-    (("-o", "specgate_isolate=yes"), ("specgate_isolate: must be an execnet spec", "'yes'")),
-    (("-o", "specgate_timeout=5"), ("specgate_timeout: needs --spec-isolate",)),
-    (("-o", "specgate_isolate=popen", "-o", "specgate_timeout=x"), ("specgate_timeout: must be",)),
-]
-
-
-@pytest.mark.parametrize(("arguments", "words"), WRONG)
-def test_wrong_options(
-    pytester: pytest.Pytester, arguments: tuple[str, ...], words: tuple[str, ...]
-) -> None:
-    """Exit 4 and one line that says what is allowed."""
-    pytester.makepyfile("def test_plain(): pass")
-    result = pytester.runpytest(*arguments)
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    lines = [line for line in result.errlines if line.startswith("ERROR: ")]
-    assert len(lines) == 1
-    assert all(word in lines[0] for word in words), lines[0]
-
-
 def test_another_engine_is_refused(pytester: pytest.Pytester) -> None:
     """The worker is mlx-lm's; another engine would silently stay in this process."""
     pytester.makeconftest(
