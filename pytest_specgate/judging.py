@@ -18,11 +18,9 @@ from .measure.evidence import Evidence
 from .measure.store import Store
 from .registry import Registry
 from .report.junit import properties
-from .report.session_report import MeasuredPair
+from .report.session_report import WORST_FIRST, MeasuredPair
 from .report.terminal import explanation
 from .saved_case import save_case
-
-_WORST_FIRST = ("failed", "inconclusive", "skipped", "passed")
 
 
 class Judge:
@@ -168,7 +166,7 @@ class Judge:
             name = self._gates[verdict.gate].item
             item.user_properties.extend(properties(verdict, f"specgate_{name}[{verdict.subject}]"))
             statuses = [v.status for (node, *_), v in self._verdicts.items() if node == item.nodeid]
-            status = min(statuses, key=_WORST_FIRST.index)
+            status = min(statuses, key=WORST_FIRST.index)
             others = [entry for entry in item.user_properties if entry[0] != "specgate_status"]
             item.user_properties[:] = [*others, ("specgate_status", status)]
         self._config.hook.pytest_specgate_verdict(verdict=verdict, config=self._config)

@@ -15,7 +15,8 @@ from .config.gates_file import default_gates_file
 from .config.markers import gate_configs, inputs_layer, item_origin
 from .config.options import read_options
 from .config.plan import GateConfig, Inputs, Measure, Plan
-from .config.spec import ConfigError
+from .config.prompt_file import checked_prompts
+from .config.spec import ConfigError, Invalid
 from .engines.base import EngineError, Pair
 from .gates.base import Verdict
 from .items import GateItem, GatesFile
@@ -119,7 +120,12 @@ class SpecSession:
 
     def _prompt_set(self, name: str) -> Any:
         given = self._config.hook.pytest_specgate_prompts(name=name)
-        return given if given is not None else builtin(name)
+        if given is None:
+            return builtin(name)
+        try:
+            return checked_prompts(given)
+        except Invalid as error:
+            raise ConfigError(f"prompt set {name!r} of a plugin: {error}") from None
 
     def _prepare(self, inputs: Inputs) -> None:
         if self._demo and inputs.target == demo.demo_pair(self._demo)[0]:

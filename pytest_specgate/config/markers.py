@@ -13,7 +13,7 @@ from .gates_file import gate_options
 from .keys import MARKER_INPUTS, SECTIONS
 from .layers import Key, Layer, Setting
 from .plan import GateConfig, Prompt
-from .prompt_file import is_unicode
+from .prompt_file import checked_prompts
 from .spec import ConfigError, Invalid, found, nearest
 
 INPUTS = "spec_inputs"
@@ -74,18 +74,18 @@ def gate_configs(
 def _prompts(value: Any) -> str | tuple[Prompt, ...]:
     if isinstance(value, str) and value.strip():
         return value
+    why = f"found {found(value)}"
     if isinstance(value, list | tuple) and value:
-        prompts = [
-            p if isinstance(p, Prompt) else Prompt(f"prompt-{i}", p)
-            for i, p in enumerate(value, 1)
-            if isinstance(p, Prompt) or (isinstance(p, str) and p)
-        ]
-        whole = all(p.text and is_unicode(p.text) and is_unicode(p.id) for p in prompts)
-        if whole and len(prompts) == len(value) and len({p.id for p in prompts}) == len(prompts):
-            return tuple(prompts)
+        try:
+            return checked_prompts(
+                Prompt(f"prompt-{number}", entry) if isinstance(entry, str) else entry
+                for number, entry in enumerate(value, 1)
+            )
+        except Invalid as error:
+            why = str(error)
     raise Invalid(
-        f"must be core, smoke, a prompt file, or a list of texts or of Prompts with different ids; "
-        f"found {found(value)}"
+        "must be core, smoke, a prompt file, or a list of texts or of Prompts with different ids; "
+        f"{why}"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,23 @@ def prompt_of(entry: Any) -> Prompt:
             raise Invalid(f"max_tokens {error}") from None
     kind = _text_field(entry, "kind") if "kind" in entry else "other"
     return Prompt(name, _text_field(entry, "prompt"), kind, max_tokens)
+
+
+def checked_prompts(prompts: Iterable[Any]) -> tuple[Prompt, ...]:
+    """Prompts that code made, checked like the lines of a file.
+
+    Raises:
+        Invalid: one is no Prompt, is not allowed, or repeats an id.
+    """
+    checked: list[Prompt] = []
+    for prompt in prompts:
+        if not isinstance(prompt, Prompt):
+            raise Invalid(f"must be Prompts, found {found(prompt)}")
+        entry = {"id": prompt.id, "prompt": prompt.text, "kind": prompt.kind}
+        checked.append(prompt_of({**entry, "max_tokens": prompt.max_tokens}))
+        if sum(known.id == prompt.id for known in checked) > 1:
+            raise Invalid(f"id {prompt.id!r} is given twice")
+    return tuple(checked)
 
 
 def read_prompts(path: Path) -> tuple[Prompt, ...]:

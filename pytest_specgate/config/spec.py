@@ -102,7 +102,9 @@ def path_of(text: str, base: Path) -> Path:
 
 def nearest(word: str, allowed: Iterable[str]) -> str:
     """``; did you mean 'speedup'?`` or nothing when no allowed word is close."""
-    close = difflib.get_close_matches(str(word), list(allowed), n=1, cutoff=0.5)
+    if not isinstance(word, str):
+        return ""
+    close = difflib.get_close_matches(word, list(allowed), n=1, cutoff=0.5)
     if not close:
         close = [name for name in allowed if len(name) > 2 and str(word).startswith(name)][:1]
     return f"; did you mean {close[0]!r}?" if close else ""

@@ -100,7 +100,8 @@ class BaseGate:
 
     def __init_subclass__(cls) -> None:
         """The item is named like the gate unless it says otherwise."""
-        cls.item = cls.item or cls.name
+        if "item" not in vars(cls):
+            cls.item = cls.name
 
     def complaint(self, options: Mapping[str, Any], inputs: Inputs) -> str | None:
         """Nothing to complain of."""

@@ -15,6 +15,7 @@ from ..gates.base import Status, Verdict
 from ..measure.blocks import Blocks
 from ..measure.evidence import PLAIN, ArmEvidence, CaseEvidence
 
+WORST_FIRST: tuple[Status, ...] = ("failed", "inconclusive", "skipped", "passed")
 SessionStatus = Literal["passed", "failed", "inconclusive", "incomplete", "nothing judged"]
 
 
@@ -90,12 +91,7 @@ class SessionReport:
         for gate in dict.fromkeys(verdict.gate for verdict in self.verdicts):
             name = self.item_names.get(gate, gate).replace("_", " ")
             of_gate = [verdict for verdict in self.verdicts if verdict.gate == gate]
-            # a prompt that several items asked for counts once, with its last verdict
-            prompts = {
-                v.subject: v
-                for v in of_gate
-                if not v.subject.startswith("k=") and "severity" not in v.evidence
-            }
+            prompts = _worst_by_subject(of_gate)
             if "pair" in prompts:
                 rows.append(_row(name, prompts["pair"]))
             elif prompts:
@@ -119,6 +115,18 @@ def session_status(verdicts: Iterable[Verdict], *, interrupted: bool) -> Session
         if status in found:
             return status
     return "nothing judged"
+
+
+def _worst_by_subject(verdicts: list[Verdict]) -> dict[str, Verdict]:
+    """A prompt that several items asked for counts once, with its worst verdict."""
+    worst: dict[str, Verdict] = {}
+    for verdict in verdicts:
+        if verdict.subject.startswith("k=") or "severity" in verdict.evidence:
+            continue
+        known = worst.setdefault(verdict.subject, verdict)
+        if WORST_FIRST.index(verdict.status) < WORST_FIRST.index(known.status):
+            worst[verdict.subject] = verdict
+    return worst
 
 
 def _row(name: str, verdict: Verdict) -> GateRow:

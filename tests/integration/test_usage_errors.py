@@ -178,6 +178,7 @@ WRONG: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     # flags
     (("--spec-demo=yes",), ("--spec-demo",)),
     (("--spec-require=yes",), ("--spec-require",)),
+    (("--spec-no-preflight=yes",), ("--spec-no-preflight",)),
     (("--spec-trust-remote-code=yes",), ("--spec-trust-remote-code",)),
 ]
 
@@ -542,6 +543,7 @@ INI: list[tuple[str, str, tuple[str, ...]]] = [
     ("report", "json:t", ("is a directory",)),
     ("require", "maybe", ("must be true or false", "'maybe'")),
     ("require", "", ("must be true or false",)),
+    ("no_preflight", "maybe", ("must be true or false", "'maybe'")),
     ("trust_remote_code", "2", ("must be true or false", "'2'")),
     ("chat_template_args", "{", ("must be a JSON object",)),
     ("chat_template_args", "[1]", ("must be a JSON object", "found a list")),
@@ -682,7 +684,8 @@ def test_ini_file_with_the_built_in_gates(project: pytest.Pytester, run: Run) ->
     assert result.ret == 0
     names = [line for line in result.outlines if line.startswith("gates.yaml::")]
     assert sum(name.startswith("gates.yaml::parity[") for name in names) == 12
-    assert names[12:] == [
+    assert names[0] == "gates.yaml::preflight"
+    assert names[13:] == [
         f"gates.yaml::{gate}[k={k}]"
         for gate in ("speedup", "latency_p95", "memory")
         for k in (1, 2)
