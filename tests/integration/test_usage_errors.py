@@ -869,7 +869,7 @@ WRONG_MARKERS: list[tuple[str, tuple[str, ...]]] = [
     # values of the inputs
     ("spec_inputs(prompts='none.jsonl')", ("'none.jsonl' not found", "core", "smoke")),
     ("spec_inputs(prompts=[])", ("prompts must be core, smoke", "found a list")),
-    ("spec_inputs(prompts=['a', ''])", ("prompts must be core, smoke", "found a list")),
+    ("spec_inputs(prompts=['a', ''])", ("prompts must be core, smoke", "prompt is empty")),
     ("spec_inputs(prompts=3)", ("prompts must be core, smoke", "found 3")),
     ("spec_inputs(kinds=['jsn'])", ("kind 'jsn'", "did you mean 'json'?", "present: ")),
     ("spec_inputs(kinds=3)", ("kinds must be a list of texts", "found 3")),
