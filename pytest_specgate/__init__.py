@@ -16,6 +16,8 @@ spec_speedup = pytest.mark.spec_speedup
 spec_latency = pytest.mark.spec_latency
 spec_memory = pytest.mark.spec_memory
 spec_acceptance = pytest.mark.spec_acceptance
+spec_reuse = pytest.mark.spec_reuse
+spec_options = pytest.mark.spec_options
 spec_inputs = pytest.mark.spec_inputs
 
 if TYPE_CHECKING:
@@ -26,9 +28,11 @@ if TYPE_CHECKING:
         EngineError,
         EngineInfo,
         Generation,
+        KeepsCaches,
         ModelInfo,
         Pair,
         PairInfo,
+        Turns,
     )
     from .gates.base import BaseGate, Gate, Verdict
     from .measure.blocks import Blocks
@@ -49,6 +53,7 @@ _HOME = {
     "Gate": "gates.base",
     "Generation": "engines.base",
     "Inputs": "config.plan",
+    "KeepsCaches": "engines.base",
     "ModelInfo": "engines.base",
     "ModelRef": "config.plan",
     "Pair": "engines.base",
@@ -56,6 +61,7 @@ _HOME = {
     "Parity": "measure.evidence",
     "Prompt": "config.plan",
     "Trial": "measure.evidence",
+    "Turns": "engines.base",
     "Verdict": "gates.base",
     "replay": "saved_case",
 }
@@ -74,6 +80,7 @@ __all__ = [
     "Gate",
     "Generation",
     "Inputs",
+    "KeepsCaches",
     "ModelInfo",
     "ModelRef",
     "Pair",
@@ -81,6 +88,7 @@ __all__ = [
     "Parity",
     "Prompt",
     "Trial",
+    "Turns",
     "Verdict",
     "__version__",
     "replay",
@@ -88,7 +96,9 @@ __all__ = [
     "spec_inputs",
     "spec_latency",
     "spec_memory",
+    "spec_options",
     "spec_parity",
+    "spec_reuse",
     "spec_speedup",
 ]
 

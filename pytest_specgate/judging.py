@@ -83,9 +83,12 @@ class Judge:
         with self._progress.running():
             if gate is not None and gate.needs == "rounds":
                 return campaign.rounds(inputs, measure, wants)
-            if gate is not None and gate.needs == "preflight":
-                return campaign.preflight_pass(inputs)
-            return campaign.parity_pass(inputs)
+            passes = {
+                "preflight": campaign.preflight_pass,
+                "options": campaign.options_pass,
+                "reuse": campaign.reuse_pass,
+            }
+            return passes.get(gate.needs if gate else "", campaign.parity_pass)(inputs)
 
     def item(self, item: GateItem) -> Verdict:
         """The verdict of one gate item."""

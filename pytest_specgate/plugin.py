@@ -47,6 +47,8 @@ _MARKERS = (
     "spec_latency(p95_max_ratio=1.0, p95_max_seconds=None): p95 of end-to-end seconds",
     "spec_memory(max_gb=None, max_ratio=None, headroom=0.1): peak memory",
     "spec_acceptance(min=0.5): accepted / proposed draft tokens",
+    "spec_reuse(follow_up=): a second turn with the prompt cache kept equals a fresh run",
+    "spec_options(repetition_penalty=1.3, ...): each option alone, equal on both paths",
     "spec_inputs(prompts=, kinds=, target=, draft=, num_draft_tokens=, max_tokens=, ...): "
     "what is measured for this test",
 )

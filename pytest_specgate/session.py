@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from . import demo
-from .config.build import Builder, base_options, compared_by
+from .config.build import Builder, base_options
 from .config.gates_file import default_gates_file
 from .config.markers import gate_configs, inputs_layer, item_origin
 from .config.options import read_options
@@ -185,7 +185,7 @@ class SpecSession:
         self._builder.check(configs, inputs)
         if inputs.has_pair:
             self._check_parallel(item_origin(item, "specgate"))
-        item.stash[_INPUTS] = (compared_by(configs, inputs), measure)
+        item.stash[_INPUTS] = (self._builder.asked_by(configs, inputs), measure)
         item.stash[_GATES] = configs
 
     def _measures(self, item: pytest.Item) -> tuple[Inputs, Measure]:

@@ -81,6 +81,25 @@ def dense_config(
     }
 
 
+def gemma4_config() -> dict[str, Any]:
+    """``gemma4_text``: the last two of four layers share the caches of the first two."""
+    return {
+        **_SIZES,
+        "model_type": "gemma4_text",
+        "global_head_dim": 32,
+        "num_hidden_layers": 4,
+        "num_kv_shared_layers": 2,
+        "vocab_size": 1024,
+        "vocab_size_per_layer_input": 1024,
+        "hidden_size_per_layer_input": 32,
+        "sliding_window": 512,
+        "sliding_window_pattern": 2,
+        "max_position_embeddings": 4096,
+        "tie_word_embeddings": False,  # tied, it says one token for ever
+        "torch_dtype": "float32",
+    }
+
+
 def hybrid_config() -> dict[str, Any]:
     """``lfm2``: convolution layers, whose state cannot be rewound, around one of attention."""
     return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -96,9 +96,15 @@ class Builder:
                 for name, gate in self.gates.items()
                 if name in DEFAULT_GATES
             )
-        plan = Plan(compared_by(gates, inputs), measure, gates, path, layer)
+        plan = Plan(self.asked_by(gates, inputs), measure, gates, path, layer)
         self.check(gates, inputs)
         return plan
+
+    def asked_by(self, gates: tuple[GateConfig, ...], inputs: Inputs) -> Inputs:
+        """The same inputs, with what these gates want measured in ways of their own."""
+        for gate in gates:
+            inputs = self.gates[gate.name].asks(gate.options, inputs)
+        return inputs
 
     def check(self, gates: tuple[GateConfig, ...], inputs: Inputs) -> None:
         """Ask each gate whether it can judge these inputs.
@@ -127,12 +133,6 @@ class Builder:
             if value is not None:
                 layer["decoding", key] = checked("decoding", key, value, origin, Path())
         return layer
-
-
-def compared_by(gates: tuple[GateConfig, ...], inputs: Inputs) -> Inputs:
-    """The same inputs, compared in the mode of the parity gate among these, if any."""
-    modes = [gate.options["mode"] for gate in gates if gate.name == "parity"]
-    return replace(inputs, parity=modes[0]) if modes else inputs
 
 
 DEFAULT_GATES = ("preflight", "parity", "speedup", "latency", "memory")

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .plan import MAX_DRAFT_TOKENS, MOST_ROUNDS
-from .spec import Invalid, Spec, found, integer, integers, mapping, number, optional, text, texts
+from .spec import (
+    Spec,
+    biases,
+    integer,
+    integers,
+    mapping,
+    number,
+    one_of_numbers,
+    optional,
+    text,
+    texts,
+)
 
 VERSION = 1
 
@@ -16,17 +27,6 @@ MAX_TOKENS = integer(
 )
 
 
-def _one_number_of(*allowed: int) -> Spec:
-    words = ", ".join(map(str, allowed))
-
-    def check(value: object) -> object:
-        if not isinstance(value, int) or isinstance(value, bool) or value not in allowed:
-            raise Invalid(f"must be one of {words}, found {found(value)}")
-        return value
-
-    return Spec(check, words)
-
-
 SECTIONS: Mapping[str, Mapping[str, Spec]] = {
     "pair": {"target": optional(text()), "draft": optional(text())},
     "decoding": {
@@ -35,9 +35,14 @@ SECTIONS: Mapping[str, Mapping[str, Spec]] = {
         "temperature": number(least=0),
         "seed": integer(0, 2**63 - 1),
         "prefill_step_size": integer(1),
-        "kv_bits": optional(_one_number_of(2, 3, 4, 5, 6, 8)),
-        "kv_group_size": _one_number_of(32, 64, 128),
+        "kv_bits": optional(one_of_numbers(2, 3, 4, 5, 6, 8)),
+        "kv_group_size": one_of_numbers(32, 64, 128),
         "quantized_kv_start": integer(0),
+        "max_kv_size": optional(integer(8)),
+        "repetition_penalty": optional(number(above=0)),
+        "presence_penalty": optional(number()),
+        "frequency_penalty": optional(number()),
+        "logit_bias": biases(),
         "chat_template_args": mapping(),
     },
     "prompts": {"builtin": text(), "file": text(), "kinds": texts()},
@@ -60,6 +65,11 @@ MARKER_INPUTS: Mapping[str, tuple[str, str]] = {
     "kv_bits": ("decoding", "kv_bits"),
     "kv_group_size": ("decoding", "kv_group_size"),
     "quantized_kv_start": ("decoding", "quantized_kv_start"),
+    "max_kv_size": ("decoding", "max_kv_size"),
+    "repetition_penalty": ("decoding", "repetition_penalty"),
+    "presence_penalty": ("decoding", "presence_penalty"),
+    "frequency_penalty": ("decoding", "frequency_penalty"),
+    "logit_bias": ("decoding", "logit_bias"),
     "chat_template_args": ("decoding", "chat_template_args"),
     "kinds": ("prompts", "kinds"),
     "min_rounds": ("measure", "min_rounds"),

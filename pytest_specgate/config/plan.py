@@ -86,6 +86,11 @@ class Decoding:
     kv_bits: int | None = None
     kv_group_size: int = 64
     quantized_kv_start: int = 0
+    max_kv_size: int | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +110,9 @@ class Inputs:
     """What is generated: a pair, prompts with their own budgets, and the decoding options.
 
     ``parity`` is how outputs are compared: ``exact``; ``tie_aware``, which lets rounding through;
-    or ``scored``, by the teacher-forced check alone, without a plain output.
+    or ``scored``, by the teacher-forced check alone, without a plain output. ``alone`` are
+    decoding options that are tried one at a time, with their values; ``follow_up`` is what the user
+    says in a second turn.
     """
 
     target: ModelRef | None = None
@@ -117,6 +124,8 @@ class Inputs:
     chat_template_args: Mapping[str, Any] = field(default_factory=dict)
     trust_remote_code: bool = False
     parity: ParityMode = "exact"
+    alone: Mapping[str, float] = field(default_factory=dict)
+    follow_up: str = ""
 
     @property
     def has_pair(self) -> bool:

@@ -197,6 +197,18 @@ def one_of(*words: str) -> Spec:
     return Spec(check, ", ".join(words))
 
 
+def one_of_numbers(*allowed: int) -> Spec:
+    """One whole number of a fixed set."""
+    words = ", ".join(map(str, allowed))
+
+    def check(value: Any) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or value not in allowed:
+            raise Invalid(f"must be one of {words}, found {found(value)}")
+        return value
+
+    return Spec(check, words)
+
+
 def optional(spec: Spec) -> Spec:
     """The same, or null for no limit."""
     return Spec(lambda value: None if value is None else spec.check(value), f"{spec.allowed}, null")
@@ -252,3 +264,28 @@ def mapping() -> Spec:
         return value
 
     return Spec(check, "a mapping of plain JSON values")
+
+
+def biases() -> Spec:
+    """Token id -> what is added to its logit; a list of pairs, and ids as texts, will do."""
+    one_id, one_bias = integer(0), number()
+
+    def check(value: Any) -> tuple[tuple[int, float], ...]:
+        needed = f"must be a mapping of token ids to numbers, found {found(value)}"
+        pairs = list(value.items()) if isinstance(value, dict) else value
+        if not isinstance(pairs, list | tuple) or not all(
+            isinstance(pair, list | tuple) and len(pair) == 2 for pair in pairs
+        ):
+            raise Invalid(needed)
+        try:
+            checked = {
+                one_id.check(int(token) if str(token).isdecimal() else token): one_bias.check(bias)
+                for token, bias in pairs
+            }
+        except Invalid as error:
+            raise Invalid(f"{needed}: {error}") from None
+        if len(checked) != len(pairs):
+            raise Invalid("must not repeat a token id")
+        return tuple(sorted(checked.items()))
+
+    return Spec(check, "a mapping of token ids to numbers")

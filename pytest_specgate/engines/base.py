@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from ..config.plan import Decoding, Inputs
 
 
 class EngineError(Exception):
     """A pair cannot be loaded, or a generation broke; the text is for the user."""
+
+
+class Unsupported(EngineError):
+    """The engine, at this release, does not have the option that was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,8 @@ class Generation:
         margins: largest less second largest log probability at each position; None unless
             observed.
         largest_proposal: the largest token id that the draft proposed; None unless observed.
+        held: fewest and most tokens that the layers of the target's cache hold at the end; None on
+            the plain path, and where the engine cannot see it.
     """
 
     tokens: tuple[int, ...]
@@ -56,6 +62,31 @@ class Generation:
     logprobs: tuple[float, ...] | None = None
     margins: tuple[float, ...] | None = None
     largest_proposal: int | None = None
+    held: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Two turns of one path with the prompt cache kept between them, and the second run afresh.
+
+    Attributes:
+        first: with a prompt cache that the caller made.
+        prompt: ids of the second turn, whole.
+        kept: how many of them the cache is said to hold already, so that they are not fed again.
+        held: fewest and most that the layers of the target's cache really hold; None where none
+            counts, or nothing could be kept.
+        fresh: the second turn with fresh caches.
+        second: with the kept cache; None where that could not be generated.
+        problem: why not.
+    """
+
+    first: Generation
+    prompt: tuple[int, ...]
+    kept: int
+    held: tuple[int, int] | None
+    fresh: Generation
+    second: Generation | None = None
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +217,34 @@ class Pair(Protocol):
         self, prompt: Sequence[int], tokens: Sequence[int], decoding: Decoding
     ) -> Scores | None:
         """One teacher-forced pass of the target over prompt + tokens; None where there is none.
+
+        Raises:
+            EngineError: with the engine's own message.
+        """
+        ...
+
+
+@runtime_checkable
+class KeepsCaches(Protocol):
+    """A pair whose prompt cache can be kept for a second turn; what the gate ``reuse`` needs."""
+
+    def second_turn(
+        self,
+        prompt: Sequence[int],
+        texts: tuple[str, str],
+        decoding: Decoding,
+        *,
+        max_tokens: int,
+        num_draft_tokens: int | None,
+        chat_template_args: Mapping[str, Any],
+    ) -> Turns:
+        """Generate, keep the prompt cache as a server does, and go on with a second turn.
+
+        Args:
+            prompt: ids of the first turn.
+            texts: what the user says in either turn.
+            decoding, max_tokens, num_draft_tokens: as for ``Pair.generate``, in both turns.
+            chat_template_args: of the second turn, as for ``Pair.encode``.
 
         Raises:
             EngineError: with the engine's own message.

@@ -17,8 +17,18 @@ import execnet
 
 from ..config.plan import Decoding, Inputs
 from . import supervisor, worker
-from .base import EngineError, EngineInfo, Generation, ModelInfo, PairInfo, Scores, Tick
-from .mlx_lm import generation_of, options, reference, scores_of
+from .base import (
+    EngineError,
+    EngineInfo,
+    Generation,
+    ModelInfo,
+    PairInfo,
+    Scores,
+    Tick,
+    Turns,
+    Unsupported,
+)
+from .mlx_lm import generation_of, options, reference, scores_of, turns_of
 
 _END_S = 5.0  # for a process to end once it is told to
 _CLIP = 300
@@ -137,7 +147,7 @@ class IsolatedEngine:
                 self._end_worker()
                 raise EngineError(how_it_ended(message["ended"], message["stderr"], doing))
             elif "failed" in message:
-                raise EngineError(message["failed"])
+                raise (Unsupported if message["unsupported"] else EngineError)(message["failed"])
             elif "done" in message:
                 return message["done"]
             elif tick is not None and message["tick"][1] >= next_tick:
@@ -210,6 +220,10 @@ def _last_words(stderr: str) -> str:
     return "; ".join(words)
 
 
+def _path(num_draft_tokens: int | None) -> str:
+    return "on the plain path" if num_draft_tokens is None else f"with k={num_draft_tokens}"
+
+
 class IsolatedPair:
     """A pair in a worker. Its models are not here."""
 
@@ -252,7 +266,6 @@ class IsolatedPair:
         tick: Tick | None = None,
     ) -> Generation:
         """One run in the worker, timed there; see ``Pair.generate``."""
-        path = "on the plain path" if num_draft_tokens is None else f"with k={num_draft_tokens}"
         request = {
             "prompt": list(prompt),
             "decoding": options(decoding, max_tokens),
@@ -260,7 +273,30 @@ class IsolatedPair:
             "observe": observe,
             "tick": tick is not None,
         }
-        return generation_of(self._ask("generate", f"generating {path}", request, tick))
+        return generation_of(
+            self._ask("generate", f"generating {_path(num_draft_tokens)}", request, tick)
+        )
+
+    def second_turn(
+        self,
+        prompt: Sequence[int],
+        texts: tuple[str, str],
+        decoding: Decoding,
+        *,
+        max_tokens: int,
+        num_draft_tokens: int | None,
+        chat_template_args: Mapping[str, Any],
+    ) -> Turns:
+        """Two turns in the worker; see ``KeepsCaches.second_turn``."""
+        request = {
+            "prompt": list(prompt),
+            "texts": list(texts),
+            "decoding": options(decoding, max_tokens),
+            "num_draft_tokens": num_draft_tokens,
+            "chat_template_args": dict(chat_template_args),
+        }
+        doing = f"going on with a second turn {_path(num_draft_tokens)}"
+        return turns_of(self._ask("second_turn", doing, request))
 
     def score(
         self, prompt: Sequence[int], tokens: Sequence[int], decoding: Decoding

@@ -9,13 +9,26 @@ from typing import Any
 
 from ..config.plan import Decoding, Inputs, ModelRef
 from . import worker
-from .base import Call, EngineError, EngineInfo, Generation, ModelInfo, PairInfo, Scores, Tick
+from .base import (
+    Call,
+    EngineError,
+    EngineInfo,
+    Generation,
+    ModelInfo,
+    PairInfo,
+    Scores,
+    Tick,
+    Turns,
+    Unsupported,
+)
 
 
 @contextmanager
 def _engine_errors() -> Iterator[None]:
     try:
         yield
+    except worker.Unsupported as failure:
+        raise Unsupported(str(failure)) from failure
     except worker.Failure as failure:
         raise EngineError(str(failure)) from failure
 
@@ -45,6 +58,19 @@ def generation_of(found: Mapping[str, Any]) -> Generation:
         frozen["calls"] = tuple(Call(*call) for call in found["calls"])
         frozen["kv_bytes"] = tuple(found["kv_bytes"])
     return Generation(**frozen)
+
+
+def turns_of(found: Mapping[str, Any]) -> Turns:
+    """The answer of ``worker.second_turn``, frozen."""
+    return Turns(
+        first=generation_of(found["first"]),
+        prompt=tuple(found["prompt"]),
+        kept=found["kept"],
+        held=tuple(found["held"]) if found["held"] else None,
+        fresh=generation_of(found["fresh"]),
+        second=generation_of(found["second"]) if found["second"] else None,
+        problem=found["problem"],
+    )
 
 
 def scores_of(found: Mapping[str, Sequence[float]]) -> Scores:
@@ -97,6 +123,41 @@ class MlxLmPair:
     def more_options(self) -> dict[str, Any]:
         """Further keyword arguments of ``stream_generate``, for a pair derived from this one."""
         return {}
+
+    def second_turn(
+        self,
+        prompt: Sequence[int],
+        texts: tuple[str, str],
+        decoding: Decoding,
+        *,
+        max_tokens: int,
+        num_draft_tokens: int | None,
+        chat_template_args: Mapping[str, Any],
+    ) -> Turns:
+        """Two turns with one prompt cache; see ``KeepsCaches.second_turn``."""
+        with _engine_errors():
+            found = worker.second_turn(
+                self.target,
+                self.draft,
+                self.tokenizer,
+                prompt,
+                options(decoding, max_tokens),
+                num_draft_tokens=num_draft_tokens,
+                turns=lambda said, answer: self.encode_turns(
+                    (texts[0], answer, texts[1]), said, chat_template_args
+                ),
+                more=self.more_options(),
+            )
+        return turns_of(found)
+
+    def encode_turns(
+        self,
+        texts: tuple[str, str, str],
+        said: Sequence[int],
+        chat_template_args: Mapping[str, Any],
+    ) -> Sequence[int]:
+        """Prompt ids of a second turn: of a prompt, its answer and what follows."""
+        return worker.encode_turns(self.tokenizer, texts, said, chat_template_args)
 
     def score(
         self, prompt: Sequence[int], tokens: Sequence[int], decoding: Decoding

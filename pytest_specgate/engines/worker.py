@@ -20,7 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ _IDENTITY_FILES = (
     *("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json"),
     *("merges.txt", "chat_template.jinja", "chat_template.json", "model.safetensors.index.json"),
 )
+_PROCESSED = ("logit_bias", "repetition_penalty", "presence_penalty", "frequency_penalty")
 _NEVER = float("inf")
 _MARGIN_BATCH = 32
 _TICK_S = 1.0
@@ -38,6 +39,10 @@ _TICK_S = 1.0
 
 class Failure(Exception):
     """What cannot be done, in words for the user."""
+
+
+class Unsupported(Failure):
+    """This release of mlx-lm does not have what is asked for."""
 
 
 @contextmanager
@@ -256,6 +261,10 @@ class _CallNotes:
         self._notes.append((self._role, int(inputs.shape[-1]), offset))
         return self._model(inputs, *args, **kwargs)
 
+    def held(self) -> list[int] | None:
+        """Fewest and most tokens that the caches of the last call hold."""
+        return _held(self.cache)
+
     def cache_bytes(self) -> int:
         """Bytes of the arrays that the caches hold, whatever their class."""
         from mlx.utils import tree_flatten
@@ -272,6 +281,35 @@ class _CallNotes:
             if proposals > 0:
                 largest.append(int(array[0, -proposals:].max().item()))
         return max(largest, default=None)
+
+
+def _held(cache: Sequence[Any]) -> list[int] | None:
+    """[fewest, most] tokens that the layers hold; None where no layer counts them."""
+    offsets = [getattr(layer, "offset", None) for layer in cache]
+    counted = [offset for offset in offsets if isinstance(offset, int)]
+    return [min(counted), max(counted)] if counted else None
+
+
+@contextmanager
+def _caches_of(model: Any) -> Iterator[Sequence[Any]]:
+    """The caches that mlx-lm will use for a model, to be looked at after the run.
+
+    The model stays unwrapped, so its calls cost what they always do. A second set is there for a
+    target that is its own draft.
+    """
+    from mlx_lm.models.cache import make_prompt_cache
+
+    made = [make_prompt_cache(model), make_prompt_cache(model)]
+    ready = iter(made)
+    try:
+        object.__setattr__(model, "make_cache", lambda: next(ready))
+    except AttributeError:  # of a kind that takes no attribute: nothing is seen then
+        yield ()
+        return
+    try:
+        yield made[0]
+    finally:
+        object.__delattr__(model, "make_cache")
 
 
 class _Margins:
@@ -333,12 +371,14 @@ def generate(
     options = {
         "max_tokens": decoding["max_tokens"],
         "sampler": make_sampler(temp=decoding["temperature"]),
-        "logits_processors": [],
+        "logits_processors": _processors(decoding),
         "prefill_step_size": decoding["prefill_step_size"],
         "kv_bits": decoding["kv_bits"],
         "kv_group_size": decoding["kv_group_size"],
         "quantized_kv_start": decoding["quantized_kv_start"],
     }
+    if decoding["max_kv_size"] is not None:
+        options["max_kv_size"] = decoding["max_kv_size"]
     options.update(more or {})
     if num_draft_tokens is not None:
         options.update(draft_model=draft, num_draft_tokens=num_draft_tokens)
@@ -347,9 +387,12 @@ def generate(
     mx.random.seed(decoding["seed"])
     mx.clear_cache()
     mx.reset_peak_memory()
-    with _failures("generating failed"), _no_collection():
+    seen = nullcontext(()) if observe or num_draft_tokens is None else _caches_of(target)
+    with _failures("generating failed"), _no_collection(), seen as caches:
         found = _drain(lambda: stream_generate(target, tokenizer, ids, **options), tick, margins)
     found["peak_memory_bytes"] = int(mx.get_peak_memory())
+    if num_draft_tokens is not None and "prompt_cache" not in options:
+        found["held"] = target.held() if observe else _held(caches)
     if margins is not None:
         found["kv_bytes"] = (target.cache_bytes(), draft.cache_bytes())
         found["calls"] = calls
@@ -358,6 +401,19 @@ def generate(
         if num_draft_tokens:
             found["largest_proposal"] = target.largest_proposal(len(prompt))
     return found
+
+
+def _processors(decoding: Mapping[str, Any]) -> list[Any]:
+    """mlx-lm's own logits processors for the penalties and the bias that are set."""
+    from mlx_lm.sample_utils import make_logits_processors
+
+    wanted = {name: decoding[name] for name in _PROCESSED if decoding[name]}
+    for name in wanted:
+        if name not in inspect.signature(make_logits_processors).parameters:
+            raise Unsupported(f"mlx-lm {_version('mlx-lm')} has no {name}")
+    if "logit_bias" in wanted:
+        wanted["logit_bias"] = {int(token): bias for token, bias in wanted["logit_bias"]}
+    return list(make_logits_processors(**wanted)) if wanted else []
 
 
 @contextmanager
@@ -405,6 +461,84 @@ def _drain(
         "token_times_s": times,
         "finish_reason": reason,
     }
+
+
+def encode_turns(
+    tokenizer: Any, texts: Sequence[str], said: Sequence[int], chat_template_args: Mapping[str, Any]
+) -> list[int]:
+    """Prompt ids of a second turn.
+
+    Args:
+        tokenizer: of the target.
+        texts: the first prompt, its answer, the second prompt.
+        said: ids of the first two; what follows them where there is no chat template.
+        chat_template_args: passed to the template.
+    """
+    with _failures("the second turn cannot be turned into tokens"):
+        if not getattr(tokenizer, "has_chat_template", tokenizer.chat_template):
+            return [*said, *map(int, tokenizer.encode(texts[2], add_special_tokens=False))]
+        roles = ("user", "assistant", "user")
+        text = tokenizer.apply_chat_template(
+            # both orders of Python and Jinja agree on three messages
+            [{"role": role, "content": text} for role, text in zip(roles, texts)],  # noqa: B905
+            tokenize=False,
+            add_generation_prompt=True,
+            **chat_template_args,
+        )
+        return [int(token) for token in tokenizer.encode(text, add_special_tokens=False)]
+
+
+def second_turn(
+    target: Any,
+    draft: Any,
+    tokenizer: Any,
+    prompt: Sequence[int],
+    decoding: Mapping[str, Any],
+    *,
+    num_draft_tokens: int | None,
+    turns: Callable[[Sequence[int], str], Sequence[int]],
+    more: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The fields of ``Turns``: two turns with the prompt cache kept as ``mlx_lm.server`` keeps it.
+
+    It is said to hold the prompt and all that was emitted. Of the second turn only what it does not
+    hold is fed; where the second turn parts from what was said, the cache is trimmed to that point.
+
+    Args:
+        target, draft, tokenizer, prompt, decoding, num_draft_tokens, more: as for ``generate``.
+        turns: (ids said so far, text of the answer) -> ids of the second turn.
+    """
+    from mlx_lm.models.cache import can_trim_prompt_cache, make_prompt_cache, trim_prompt_cache
+
+    def run(ids: Sequence[int], cache: Any) -> dict[str, Any]:
+        return generate(
+            target,
+            draft,
+            tokenizer,
+            ids,
+            decoding,
+            num_draft_tokens=num_draft_tokens,
+            more={**(more or {}), **({} if cache is None else {"prompt_cache": cache})},
+        )
+
+    own = make_prompt_cache(target, decoding["max_kv_size"])
+    cache = own if num_draft_tokens is None else own + make_prompt_cache(draft)
+    first = run(prompt, cache)
+    said = [*prompt, *first["tokens"]]
+    second = list(turns(said, first["text"]))
+    kept = 0
+    while kept < min(len(said), len(second) - 1) and said[kept] == second[kept]:
+        kept += 1
+    if kept < len(said) and not can_trim_prompt_cache(cache):
+        kept, cache = 0, None
+    elif kept < len(said):
+        trim_prompt_cache(cache, len(said) - kept)
+    found = {"first": first, "prompt": second, "kept": kept, "held": _held(own) if kept else None}
+    try:
+        found["second"], found["problem"] = run(second[kept:], cache), None
+    except Failure as failure:
+        found["second"], found["problem"] = None, str(failure)
+    return {**found, "fresh": run(second, None)}
 
 
 def score(
@@ -499,6 +633,22 @@ class _Server:
             tick=tick if request["tick"] else None,
         )
 
+    def second_turn(self, request: Mapping[str, Any]) -> Any:
+        """Two turns with one prompt cache."""
+        (target, tokenizer, _), (draft, _, _) = self._sides
+        asked, template = request["texts"], request["chat_template_args"]
+        return second_turn(
+            target,
+            draft,
+            tokenizer,
+            request["prompt"],
+            request["decoding"],
+            num_draft_tokens=request["num_draft_tokens"],
+            turns=lambda said, answer: encode_turns(
+                tokenizer, [asked[0], answer, asked[1]], said, template
+            ),
+        )
+
     def score(self, request: Mapping[str, Any]) -> Any:
         """One teacher-forced pass."""
         step = request["prefill_step_size"]
@@ -531,7 +681,7 @@ def main() -> None:
             with _failures("the engine mlx-lm broke"):
                 answer = {"done": getattr(server, request["do"])(request)}
         except Failure as failure:
-            answer = {"failed": str(failure)}
+            answer = {"failed": str(failure), "unsupported": isinstance(failure, Unsupported)}
         write(answer)
 
 

@@ -6,8 +6,10 @@ from .acceptance import AcceptanceGate
 from .base import Gate
 from .latency import LatencyGate
 from .memory import MemoryGate
+from .options import OptionsGate
 from .parity import ParityGate
 from .preflight import PreflightGate
+from .reuse import ReuseGate
 from .speedup import SpeedupGate
 
 
@@ -20,4 +22,6 @@ def builtin_gates() -> list[Gate]:
         LatencyGate(),
         MemoryGate(),
         AcceptanceGate(),
+        ReuseGate(),
+        OptionsGate(),
     ]

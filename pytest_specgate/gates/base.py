@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 Status = Literal["passed", "failed", "inconclusive", "skipped"]
 Scope = Literal["pair", "prompt", "arm"]
-Needs = Literal["preflight", "parity", "rounds"]
+Needs = Literal["preflight", "parity", "options", "reuse", "rounds"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ class Gate(Protocol):
         options: option -> how it is checked. An option left out gets ``defaults``.
         scope: ``pair`` for one item, ``prompt`` for one a prompt, ``arm`` for one a number of
             draft tokens.
-        needs: ``preflight`` (nothing generated), ``parity`` (one pass over each path) or
-            ``rounds`` (timed trials as well).
+        needs: ``preflight`` (nothing generated), ``parity`` (one pass over each path), that and
+            ``options`` tried alone or the ``reuse`` of prompt caches, or ``rounds`` (timed trials).
     """
 
     @property
@@ -75,6 +75,10 @@ class Gate(Protocol):
 
     def complaint(self, options: Mapping[str, Any], inputs: Inputs) -> str | None:
         """Why these options cannot be judged on these inputs, or None. Asked before any model."""
+        ...
+
+    def asks(self, options: Mapping[str, Any], inputs: Inputs) -> Inputs:
+        """The same inputs, with what this gate wants measured in a way of its own."""
         ...
 
     def judge(self, evidence: Evidence, options: Mapping[str, Any], subject: str) -> Verdict:
@@ -106,6 +110,10 @@ class BaseGate:
     def complaint(self, options: Mapping[str, Any], inputs: Inputs) -> str | None:
         """Nothing to complain of."""
         return None
+
+    def asks(self, options: Mapping[str, Any], inputs: Inputs) -> Inputs:
+        """Nothing of its own."""
+        return inputs
 
     def wants_rounds(
         self, evidence: Evidence, options: Mapping[str, Any], most_rounds: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..config.spec import integer, one_of
@@ -50,6 +51,10 @@ class ParityGate(BaseGate):
                 "output, or set decoding.temperature to 0.0"
             )
         return None
+
+    def asks(self, options: Mapping[str, Any], inputs: Inputs) -> Inputs:
+        """How outputs are compared."""
+        return replace(inputs, parity=options["mode"])
 
     def judge(self, evidence: Evidence, options: Mapping[str, Any], subject: str) -> Verdict:
         """The verdict on one prompt."""

@@ -19,9 +19,19 @@ def gigabytes(size: float) -> str:
 
 
 def excluded(evidence: Evidence) -> tuple[str, ...]:
-    """Lines that name the prompts which no timing gate may judge, and why."""
+    """Lines that name the prompts which no timing gate may judge, and why.
+
+    Also those whose acceptance varied from run to run, which is no property of the prompt then.
+    """
     lines = []
     for case in evidence.cases:
+        for arm in case.speculative:
+            least, most = arm.accepted or (0, 0)
+            if least < most:
+                lines.append(
+                    f"acceptance varies: {case.prompt.id} ({least} to {most} accepted tokens, "
+                    f"k = {arm.num_draft_tokens})"
+                )
         if case in evidence.usable:
             continue
         why = "its output differs"

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ..engines.base import Call
+from ..engines.base import Call, Generation
 
 Censored = Literal["max_tokens", "eos", "closed"]
 
@@ -47,6 +47,13 @@ class Blocks:
 
     def __add__(self, other: Blocks) -> Blocks:
         return Blocks(self.blocks + other.blocks, self.emitted + other.emitted)
+
+    @property
+    def first_block(self) -> int:
+        """Tokens of the first block, which arrive together."""
+        if not self.blocks:
+            return 1
+        return self.blocks[0].accepted + (self.blocks[0].censored is None)
 
     @property
     def proposed(self) -> int:
@@ -144,6 +151,27 @@ def count_blocks(
         else:
             blocks.append(Block(proposed, accepted, cut))
     return Blocks(tuple(blocks), total)
+
+
+def broken_ledger(generation: Generation, prompt_tokens: int) -> str | None:
+    """How what the target's cache holds at the end differs from the output; None where it agrees.
+
+    A token that was not drafted comes out before the target has read it, so a sound cache holds
+    all but that one. Costs nothing while the run is timed.
+    """
+    if generation.held is None or not generation.tokens:
+        return None
+    sound = sound_length(generation, prompt_tokens)
+    least, most = generation.held
+    if least == most == sound:
+        return None
+    held = f"{least}" if least == most else f"{least} to {most}"
+    return f"the target's cache holds {held} tokens at the end, the output makes it {sound}"
+
+
+def sound_length(generation: Generation, prompt_tokens: int) -> int:
+    """Tokens that the target's cache should hold at the end of a speculative run."""
+    return prompt_tokens - 1 + len(generation.tokens) + bool(generation.from_draft[-1])
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import gc
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from .. import preflight
-from ..config.plan import Inputs, Measure, Prompt
-from ..engines.base import EngineError, Generation, Pair
+from ..config.plan import Decoding, Inputs, Measure, Prompt
+from ..engines.base import EngineError, Generation, KeepsCaches, Pair, Scores, Turns
 from ..preflight import Preflight
-from .blocks import broken_invariant, count_blocks
+from .blocks import Blocks, broken_invariant, broken_ledger, count_blocks
 from .evidence import PLAIN, ArmEvidence, CaseEvidence, Evidence, Trial, arm_name, trial_of
-from .record import CaseKey, Record, budget_of, key_of, malformed, unlike
+from .further import option_run, turn_run, with_option
+from .record import CaseKey, Record, budget_of, key_of, malformed, unlike, unsound
 from .rerun import Rerun
 from .watch import Step
 
@@ -118,6 +120,70 @@ class Campaign:
             self._observe(self._records[key_of(prompt)])
         return self.evidence(inputs)
 
+    def options_pass(self, inputs: Inputs) -> Evidence:
+        """Evidence with each option of ``inputs.alone`` tried by itself, on both paths."""
+        self.parity_pass(inputs)
+        for record in self._generated(inputs):
+            first = next(iter(record.arms.values())).generation.tokens[0]
+            for k in inputs.num_draft_tokens:
+                for option, value in inputs.alone.items():
+                    if (option, value, k) in record.alone:
+                        continue
+                    decoding = with_option(inputs.decoding, option, value, first)
+                    record.alone[option, value, k] = option_run(
+                        partial(self._with_decoding, record, decoding),
+                        option,
+                        value,
+                        k,
+                        floor=record.floor(k),
+                    )
+        return self.evidence(inputs)
+
+    def reuse_pass(self, inputs: Inputs) -> Evidence:
+        """Evidence with a second turn of each arm, its prompt cache kept."""
+        self.parity_pass(inputs)
+        for record in self._generated(inputs):
+            for k in (None, *inputs.num_draft_tokens):
+                key = arm_name(k), inputs.follow_up
+                if key not in record.turns:
+                    pair = self._store.pair(self._inputs)
+                    record.turns[key] = turn_run(
+                        partial(self._second_turn, pair, record, inputs.follow_up, k),
+                        partial(self._score, pair),
+                        floor=max(map(record.floor, inputs.num_draft_tokens)),
+                    )
+        return self.evidence(inputs)
+
+    def _generated(self, inputs: Inputs) -> list[Record]:
+        records = (self._records[key_of(prompt)] for prompt in inputs.prompts)
+        return [record for record in records if record.arms and not record.errors]
+
+    def _with_decoding(self, record: Record, decoding: Decoding, k: int | None) -> Generation:
+        pair = self._store.pair(self._inputs)
+        return self._generate(pair, record, k, 0, observe=True, decoding=decoding)
+
+    def _score(self, pair: Pair, prompt: Sequence[int], generation: Generation) -> Scores | None:
+        return self._store.guarded(
+            self._inputs, lambda: pair.score(prompt, generation.tokens, self._inputs.decoding)
+        )
+
+    def _second_turn(self, pair: Pair, record: Record, follow_up: str, k: int | None) -> Turns:
+        inputs = self._inputs
+        if not isinstance(pair, KeepsCaches):
+            raise EngineError(f"the engine {inputs.engine} cannot keep a prompt cache")
+        keeps: KeepsCaches = pair
+        return self._store.guarded(
+            inputs,
+            lambda: keeps.second_turn(
+                record.tokens,
+                (record.prompt.text, follow_up),
+                inputs.decoding,
+                max_tokens=budget_of(record.prompt),
+                num_draft_tokens=k,
+                chat_template_args=inputs.chat_template_args,
+            ),
+        )
+
     def rounds(self, inputs: Inputs, measure: Measure, wants: Wants) -> Evidence:
         """Evidence with timed rounds: the minimum, then more while ``wants`` says so."""
         self.register(inputs, rounds=measure.min_rounds)
@@ -146,7 +212,8 @@ class Campaign:
         for prompt in inputs.prompts:
             record = self._records.get(key_of(prompt))
             if record is not None and (record.arms or record.errors):
-                cases.append(replace(record.case(keep), prompt=prompt))
+                alone, turns = record.alone_of(inputs), record.turns_of(inputs)
+                cases.append(replace(record.case(keep), prompt=prompt, alone=alone, turns=turns))
         return Evidence(
             cases=tuple(cases),
             decoding=inputs.decoding,
@@ -198,14 +265,9 @@ class Campaign:
     def _arm(
         self, generation: Generation, k: int | None, prompt: Prompt, prompt_tokens: int
     ) -> ArmEvidence:
-        if k is None:
+        blocks = _blocks_of(generation, k, prompt)
+        if k is None or blocks is None:
             return ArmEvidence(None, generation)
-        blocks = count_blocks(
-            generation.from_draft,
-            num_draft_tokens=k,
-            max_tokens=budget_of(prompt),
-            finish_reason=generation.finish_reason,
-        )
         drafted, broken = None, None
         if generation.calls is not None:
             drafted = any(call.model == "draft" for call in generation.calls)
@@ -213,15 +275,13 @@ class Campaign:
                 broken = broken_invariant(
                     blocks, generation.calls, prompt_tokens, num_draft_tokens=k
                 )
+        broken = broken or broken_ledger(generation, prompt_tokens)
         return ArmEvidence(k, generation, blocks, drafted, broken)
 
     def _rerun(self, pair: Pair, record: Record) -> Rerun:
         return Rerun(
             generate=lambda k: self._generate(pair, record, k, 0),
-            score=lambda generation: self._store.guarded(
-                self._inputs,
-                lambda: pair.score(record.tokens, generation.tokens, self._inputs.decoding),
-            ),
+            score=partial(self._score, pair, record.tokens),
             prompt_tokens=len(record.tokens),
         )
 
@@ -246,10 +306,14 @@ class Campaign:
             except EngineError as error:
                 record.errors[name] = f"{name}, round {number}: {error}"
                 return
-            problem = unlike(generation, arm.generation, number)
-            if problem and self._inputs.decoding.temperature == 0:
+            blocks = _blocks_of(generation, arm.num_draft_tokens, record.prompt)
+            problem = None
+            if self._inputs.decoding.temperature == 0:
+                problem = unlike(generation, arm.generation, number)
+            problem = problem or unsound(generation, len(record.tokens), number)
+            if problem:
                 record.arms[name] = replace(arm, unstable=arm.unstable or problem)
-            trials[name] = trial_of(generation, number, arm.first_block)
+            trials[name] = trial_of(generation, number, blocks)
             if number:
                 self._store.watcher.trial_finished(trials[name], record.prompt, name)
         if number:
@@ -259,7 +323,14 @@ class Campaign:
                 record.arms[name] = replace(arm, trials=(*arm.trials, trial))
 
     def _generate(
-        self, pair: Pair, record: Record, k: int | None, number: int, *, observe: bool = False
+        self,
+        pair: Pair,
+        record: Record,
+        k: int | None,
+        number: int,
+        *,
+        observe: bool = False,
+        decoding: Decoding | None = None,
     ) -> Generation:
         step = Step(record.prompt.id, arm_name(k), number, record.least_rounds, self._remaining())
         tick = self._store.watcher.trial_started(step)
@@ -268,7 +339,7 @@ class Campaign:
             self._inputs,
             lambda: pair.generate(
                 record.tokens,
-                self._inputs.decoding,
+                decoding or self._inputs.decoding,
                 max_tokens=budget_of(record.prompt),
                 num_draft_tokens=k,
                 observe=observe,
@@ -315,3 +386,15 @@ class Campaign:
             rounds = max(0, record.least_rounds - record.rounds)
             total += rounds * (mean[False] + timed * mean[True])
         return total
+
+
+def _blocks_of(generation: Generation, k: int | None, prompt: Prompt) -> Blocks | None:
+    """Blocks by the flags of a run; None on the plain path."""
+    if k is None:
+        return None
+    return count_blocks(
+        generation.from_draft,
+        num_draft_tokens=k,
+        max_tokens=budget_of(prompt),
+        finish_reason=generation.finish_reason,
+    )

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Literal
 
 from ..engines.base import Call, Generation, Scores
+from .blocks import sound_length
 
 Kind = Literal[
     "near-tie",
@@ -128,6 +129,14 @@ def cache_drift(
         drift.append((emitted, (call.offset or known) - known if drift else 0))
         emitted += accepted[len(drift) - 1] + 1
     return tuple(drift)
+
+
+def drift_at_end(generation: Generation, prompt_tokens: int) -> tuple[tuple[int, int], ...]:
+    """(emitted tokens, drift) at the end of a run, of the layer that is furthest off."""
+    if generation.held is None:
+        return ()
+    sound = sound_length(generation, prompt_tokens)
+    return ((len(generation.tokens), max((h - sound for h in generation.held), key=abs)),)
 
 
 def kind_of(diagnosis: Diagnosis, largest_proposal: int | None, rows: int | None) -> Kind:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import add
@@ -13,6 +13,7 @@ from ..engines.base import EngineInfo, Generation, PairInfo
 from ..preflight import Preflight
 from .blocks import Blocks
 from .diagnosis import Check, Diagnosis
+from .further import OptionRun, TurnRun, first_difference
 
 PLAIN = "plain"
 
@@ -36,6 +37,7 @@ class Trial:
         past_first_block: (tokens, seconds) after the first block had arrived, for honest decode
             speed; None when there was nothing after it.
         peak_memory_bytes: high-water mark of this trial, weights included.
+        accepted: proposed tokens that the target took; None on the plain path.
     """
 
     round: int
@@ -45,6 +47,7 @@ class Trial:
     e2e_s: float
     past_first_block: tuple[int, float] | None
     peak_memory_bytes: int | None
+    accepted: int | None = None
 
     @property
     def seconds_per_token(self) -> float:
@@ -64,14 +67,15 @@ class Trial:
         return self.past_first_block[0] / self.past_first_block[1]
 
 
-def trial_of(generation: Generation, round_number: int, first_block: int) -> Trial:
+def trial_of(generation: Generation, round_number: int, blocks: Blocks | None) -> Trial:
     """The times of one run.
 
     Args:
         generation: a run that emitted at least one token.
         round_number: from 1.
-        first_block: tokens that arrived together at first: 1 on the plain path.
+        blocks: of this run; None on the plain path.
     """
+    first_block = blocks.first_block if blocks is not None else 1
     times = generation.token_times_s
     count = len(times)
     rest = None
@@ -85,6 +89,7 @@ def trial_of(generation: Generation, round_number: int, first_block: int) -> Tri
         e2e_s=generation.e2e_s,
         past_first_block=rest,
         peak_memory_bytes=generation.peak_memory_bytes,
+        accepted=blocks.accepted if blocks is not None else None,
     )
 
 
@@ -120,11 +125,15 @@ class ArmEvidence:
         return check is not None and not check.wide
 
     @property
-    def first_block(self) -> int:
-        """Tokens that arrive together at first."""
-        if self.blocks is None or not self.blocks.blocks:
-            return 1
-        return self.blocks.blocks[0].accepted + (self.blocks.blocks[0].censored is None)
+    def accepted(self) -> tuple[int, int] | None:
+        """(fewest, most) accepted tokens of any run; None on the plain path."""
+        if self.blocks is None:
+            return None
+        counts = [
+            self.blocks.accepted,
+            *(t.accepted for t in self.trials if t.accepted is not None),
+        ]
+        return min(counts), max(counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,11 +157,7 @@ class Parity:
 
 def compare(plain: Generation, speculative: Generation, num_draft_tokens: int) -> Parity:
     """Parity of two outputs."""
-    ours, theirs = plain.tokens, speculative.tokens
-    first = next(
-        (i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b),
-        None if len(ours) == len(theirs) else min(len(ours), len(theirs)),
-    )
+    first = first_difference(plain.tokens, speculative.tokens)
     return Parity(num_draft_tokens, first is None, plain.text == speculative.text, first)
 
 
@@ -162,7 +167,8 @@ class CaseEvidence:
 
     ``error`` says why an arm that was asked for is not there, or could not be timed, which is then
     ``broke_in_round``: parity was judged before, so no other gate tells it. ``mode`` is how outputs
-    are compared. In mode ``scored`` the plain arm is there only where it was timed.
+    are compared. In mode ``scored`` the plain arm is there only where it was timed. ``alone`` are
+    options tried one at a time, ``turns`` the second turn of each arm, where a gate asked for them.
     """
 
     prompt: Prompt
@@ -171,6 +177,8 @@ class CaseEvidence:
     error: str | None = None
     mode: ParityMode = "exact"
     broke_in_round: bool = False
+    alone: tuple[OptionRun, ...] = ()
+    turns: Mapping[str, TurnRun] = field(default_factory=dict)
 
     @property
     def plain(self) -> ArmEvidence:
@@ -181,6 +189,15 @@ class CaseEvidence:
     def speculative(self) -> tuple[ArmEvidence, ...]:
         """The speculative arms, k rising."""
         return tuple(arm for name, arm in self.arms.items() if name != PLAIN)
+
+    def cut_to(self, names: Collection[str]) -> CaseEvidence:
+        """The same with these arms alone."""
+        return replace(
+            self,
+            arms={name: arm for name, arm in self.arms.items() if name in names},
+            alone=tuple(run for run in self.alone if arm_name(run.num_draft_tokens) in names),
+            turns={name: run for name, run in self.turns.items() if name in names},
+        )
 
     def parity(self) -> tuple[Parity, ...]:
         """One comparison a speculative arm; none without a plain output."""
@@ -261,10 +278,7 @@ class Evidence:
     def for_arm(self, num_draft_tokens: int) -> Evidence:
         """The same, cut to the plain arm and one number of draft tokens."""
         keep = (PLAIN, arm_name(num_draft_tokens))
-        cases = (
-            replace(case, arms={name: arm for name, arm in case.arms.items() if name in keep})
-            for case in self.cases
-        )
+        cases = (case.cut_to(keep) for case in self.cases)
         return replace(self, cases=tuple(cases))
 
     @cached_property

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from ..config.plan import ParityMode, Prompt
+from ..config.plan import Inputs, ParityMode, Prompt
 from ..engines.base import Generation
+from .blocks import broken_ledger
 from .evidence import PLAIN, ArmEvidence, CaseEvidence, arm_name
+from .further import OptionRun, TurnRun, floor_between
 
 CaseKey = tuple[str, str, int]
 
@@ -20,6 +22,8 @@ class Record:
         wanted: k -> the least rounds that some gate wants; 0 for parity alone.
         errors: arm -> why it is not there, or could not be timed.
         warmed: further warm-up passes are behind it.
+        alone: (option, value, k) -> its runs.
+        turns: (arm, what is said in the second turn) -> its runs.
     """
 
     prompt: Prompt
@@ -29,6 +33,8 @@ class Record:
     arms: dict[str, ArmEvidence] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     warmed: bool = False
+    alone: dict[tuple[str, float, int], OptionRun] = field(default_factory=dict)
+    turns: dict[tuple[str, str], TurnRun] = field(default_factory=dict)
 
     @property
     def least_rounds(self) -> int:
@@ -37,6 +43,24 @@ class Record:
     @property
     def rounds(self) -> int:
         return len(self.arms[PLAIN].trials) if PLAIN in self.arms else 0
+
+    def floor(self, k: int) -> float:
+        """Noise between the paths, from the outputs of the parity pass; see ``floor_between``."""
+        plain, arm = self.arms.get(PLAIN), self.arms.get(arm_name(k))
+        if plain is None or arm is None:
+            return 0.0
+        return floor_between(plain.generation, arm.generation)
+
+    def alone_of(self, inputs: Inputs) -> tuple[OptionRun, ...]:
+        """The runs of the options that these inputs try alone, k by k."""
+        keys = ((o, v, k) for k in inputs.num_draft_tokens for o, v in inputs.alone.items())
+        return tuple(self.alone[key] for key in keys if key in self.alone)
+
+    def turns_of(self, inputs: Inputs) -> dict[str, TurnRun]:
+        """Arm -> its second turn, as far as these inputs ask for it."""
+        names = [PLAIN, *map(arm_name, inputs.num_draft_tokens)]
+        keys = ((name, inputs.follow_up) for name in names)
+        return {key[0]: self.turns[key] for key in keys if key in self.turns}
 
     def case(self, names: Collection[str] | None = None) -> CaseEvidence:
         """What is known of these arms (default: all)."""
@@ -82,5 +106,14 @@ def unlike(timed: Generation, observed: Generation, number: int) -> str | None:
         (i for i, (a, b) in enumerate(zip(timed.tokens, observed.tokens, strict=False)) if a != b),
         min(len(timed.tokens), len(observed.tokens)),
     )
-    where = f"round {number}" if number else "a further warm-up pass"
-    return f"{where} differs from the parity pass at output token {first}"
+    return f"{_where(number)} differs from the parity pass at output token {first}"
+
+
+def unsound(timed: Generation, prompt_tokens: int, number: int) -> str | None:
+    """What the cache ledger of a timed run says, where it does not balance."""
+    broken = broken_ledger(timed, prompt_tokens)
+    return f"{_where(number)}: {broken}" if broken else None
+
+
+def _where(number: int) -> str:
+    return f"round {number}" if number else "a further warm-up pass"

@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 
 from ..config.plan import MAX_DRAFT_TOKENS, ParityMode
 from ..engines.base import EngineError, Generation, Scores
-from .diagnosis import Diagnosis, cache_drift, check_of, floor_of, floor_without_plain
+from .diagnosis import (
+    Diagnosis,
+    cache_drift,
+    check_of,
+    drift_at_end,
+    floor_of,
+    floor_without_plain,
+)
 from .evidence import ArmEvidence, Parity, compare
 
 
@@ -66,7 +73,10 @@ class Rerun:
             speculative_repeats=self._repeats(k, arm.generation),
             zero_draft_equal=differences.pop(0) is None,
             differences=dict(sorted(differences.items())),
-            drift=cache_drift(arm.generation.calls or (), accepted, self.prompt_tokens),
+            drift=(
+                *cache_drift(arm.generation.calls or (), accepted, self.prompt_tokens),
+                *drift_at_end(arm.generation, self.prompt_tokens),
+            ),
             check=check,
         )
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from ..gates.words import gigabytes
@@ -101,6 +102,39 @@ def _bytes_a_token(model: Any) -> int:
     return 2 * 2 * heads * size * len(model.layers)
 
 
+class _Mute:
+    """A model without layers, for probing what surrounds it."""
+
+    layers: tuple[Any, ...] = ()
+
+    def make_cache(self) -> list[Any]:
+        return []
+
+    def __call__(self, inputs: Any, **_: Any) -> Any:
+        import mlx.core as mx
+
+        return mx.zeros((*inputs.shape, 4))
+
+
+def tokens_seen(generate_step: Callable[..., Any], length: int) -> int:
+    """How many of a prompt's tokens reach the logits processors of mlx-lm's speculative path."""
+    import mlx.core as mx
+
+    seen: list[int] = []
+
+    def note(tokens: Any, logits: Any) -> Any:
+        seen.append(int(tokens.size))
+        return logits
+
+    model = _Mute()
+    steps = generate_step(
+        mx.arange(length), model, model, num_draft_tokens=1, max_tokens=2, logits_processors=[note]
+    )
+    next(steps)
+    steps.close()
+    return seen[0]
+
+
 def options_reach_both_paths(subject: Subject) -> Iterator[Finding]:
     """Every decoding option is a parameter of both of mlx-lm's generators."""
     module = importlib.import_module("mlx_lm.generate")
@@ -108,6 +142,8 @@ def options_reach_both_paths(subject: Subject) -> Iterator[Finding]:
     wanted = ["max_tokens", "sampler", "prefill_step_size"]
     if decoding.kv_bits is not None:
         wanted += ["kv_bits", "kv_group_size", "quantized_kv_start"]
+    if decoding.max_kv_size is not None:
+        wanted.append("max_kv_size")
     for path, name in (("plain", "generate_step"), ("speculative", "speculative_generate_step")):
         takes = inspect.signature(getattr(module, name)).parameters
         for option in wanted:
@@ -118,6 +154,23 @@ def options_reach_both_paths(subject: Subject) -> Iterator[Finding]:
                     f"mlx-lm's {path} path does not take {option}",
                     "Leave the option out, or use a release whose paths both take it.",
                 )
+    penalties = (
+        decoding.repetition_penalty,
+        decoding.presence_penalty,
+        decoding.frequency_penalty,
+    )
+    longest = max(map(len, subject.tokens.values()), default=0)
+    if any(penalties) and longest:
+        step = partial(
+            module.speculative_generate_step, prefill_step_size=decoding.prefill_step_size
+        )
+        if (seen := tokens_seen(step, longest)) < longest:
+            yield Finding(
+                "warning",
+                "penalties",
+                f"on the speculative path they see {seen} of {longest} prompt tokens",
+                "Expect other text than on the plain path: leave them out while a draft is in use.",
+            )
     if decoding.temperature > 0:
         yield Finding(
             "note",

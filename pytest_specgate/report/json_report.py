@@ -96,6 +96,7 @@ def _arm(arm: ArmEvidence) -> dict[str, Any]:
             {
                 "round": trial.round,
                 "tokens": trial.tokens,
+                "accepted": trial.accepted,
                 "ttft_s": trial.ttft_s,
                 "decode_s": trial.decode_s,
                 "e2e_s": trial.e2e_s,

@@ -7,12 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_specgate.gates.options import OptionsGate
+
 from .pairs import pair_folder
 
 SEVEN = "300 400 500 600 700 800 900"
 SIXTY = " ".join(str(20 + 16 * i) for i in range(60))
 TWELVE = "931 450 61 285 543 517 434 960 822 869 330 508"
 JUDGED = "preflight: {}, parity: {}"
+REUSE = f"{JUDGED}, reuse: {{follow_up: '300 400'}}"
 TIE_AWARE = "preflight: {}, parity: {mode: tie_aware}"
 
 
@@ -34,6 +37,13 @@ def _emoji_start(folder: Path) -> str:
     return str(ids[-1])
 
 
+def alone(option: str) -> str:
+    """Gates with one option of the gate ``options``, the others left out."""
+    name = option.split(":")[0]
+    others = (other for other in OptionsGate.options if other != name)
+    return f"{JUDGED}, options: {{{option}, {', '.join(f'{other}: null' for other in others)}}}"
+
+
 @dataclass(frozen=True)
 class Case:
     """One row of the table.
@@ -43,6 +53,8 @@ class Case:
         prompt: the text, or what makes it from the pair's folder; ids for the museum's engines.
         k, max_tokens, engine: as on the command line.
         gates: the body of ``gates:`` in a gates file.
+        decoding: the body of ``decoding:`` in a gates file.
+        more: further arguments of pytest.
         draft: which of the pair's folders drafts.
         rounds: of the timing gates.
     """
@@ -55,6 +67,8 @@ class Case:
     gates: str = JUDGED
     draft: str = "draft"
     rounds: int = 1
+    decoding: str = ""
+    more: tuple[str, ...] = ()
 
     def arguments(self, models: Path, here: Path, *, preflight: bool = True) -> list[str]:
         """Arguments of pytest; prompts and gates are written to the folder ``here``."""
@@ -62,7 +76,7 @@ class Case:
         text = self.prompt if isinstance(self.prompt, str) else self.prompt(folder)
         line = json.dumps({"id": "case", "prompt": text})
         (here / "prompts.jsonl").write_text(line + "\n", encoding="utf-8")
-        gates = f"version: 1\ngates: {{{self.gates}}}\n"
+        gates = f"version: 1\ndecoding: {{{self.decoding}}}\ngates: {{{self.gates}}}\n"
         (here / "gates.yaml").write_text(gates, encoding="utf-8")
         return [
             *("-p", "tests.museum.plugin", "-p", "no:cacheprovider"),
@@ -71,6 +85,7 @@ class Case:
             *("--spec-num-draft-tokens", self.k, "--spec-max-tokens", str(self.max_tokens)),
             *("--spec-rounds", str(self.rounds), "--spec-report", "json:out.json"),
             *([] if preflight else ["--spec-no-preflight"]),
+            *self.more,
         ]
 
 
@@ -86,6 +101,14 @@ CASES: dict[str, Case] = {
     "penalty": Case("dense", TWELVE, engine="penalty"),
     "penalty-one-token-prompt": Case("dense", "20", engine="penalty"),
     "logit-bias": Case("dense", engine="logit-bias"),
+    "second-turn": Case("dense", gates=REUSE),
+    "shared-caches": Case("gemma4", max_tokens=40, gates=REUSE),
+    "max-kv-size": Case("qwen2", max_tokens=300, gates=alone("max_kv_size: 128")),
+    "kv-bits": Case(
+        "dense", SIXTY, max_tokens=60, gates=alone("kv_bits: 8"), decoding="kv_group_size: 32"
+    ),
+    "penalty-alone": Case("dense", TWELVE, gates=alone("repetition_penalty: 1.3")),
+    "bias-alone": Case("dense", gates=alone("logit_bias: -10")),
     "vocab-larger-draft": Case("vocab-larger", "20 30 40"),
     "vocab-smaller-draft": Case("vocab-smaller", "20 30 40"),
     "draft-always-wrong": Case(

@@ -23,6 +23,15 @@ class IdsPair(MlxLmPair):
         """The ids that the text says."""
         return tuple(int(part) for part in text.split())
 
+    def encode_turns(
+        self,
+        texts: tuple[str, str, str],
+        said: Sequence[int],
+        chat_template_args: Mapping[str, Any],
+    ) -> Sequence[int]:
+        """What was said, and the ids that follow it."""
+        return [*said, *self.encode(texts[2], chat_template_args)]
+
 
 class PenaltyPair(IdsPair):
     """A repetition penalty on both paths."""

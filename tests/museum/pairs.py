@@ -17,6 +17,7 @@ from pytest_specgate.demo.constructed import (
 from tests.models import (
     dense_config,
     gemma3_config,
+    gemma4_config,
     hybrid_config,
     mamba_config,
     noisy,
@@ -160,6 +161,8 @@ BUILDERS: Mapping[str, Callable[[Path], Any]] = {
     "mamba": lambda folder: save_pair(folder, mamba_config(), noise=0.1),
     "ssm-draft": _ssm_draft,
     "dense": _dense,
+    "qwen2": lambda folder: save_pair(folder, dense_config("qwen2"), noise=0.1),
+    "gemma4": lambda folder: save_pair(folder, gemma4_config(), noise=0.1),
     "flat": _flat,
     "vocab-larger": _larger_vocabulary,
     "vocab-smaller": _smaller_vocabulary,

@@ -236,9 +236,15 @@ def test_a_gate_that_sets_only_its_name_has_an_item_of_that_name() -> None:
 
 def test_the_gates_in_the_order_of_the_report() -> None:
     """Names are the keys of gates.yaml; one figure of many has its own item name."""
-    assert list(ALL) == ["preflight", "parity", "speedup", "latency", "memory", "acceptance"]
+    assert list(ALL) == [
+        *("preflight", "parity", "speedup", "latency", "memory", "acceptance"),
+        *("reuse", "options"),
+    ]
     assert ALL["latency"].item == "latency_p95"
-    assert [ALL[name].scope for name in ALL] == ["pair", "prompt", "arm", "arm", "arm", "arm"]
+    assert [ALL[name].scope for name in ALL] == [
+        *("pair", "prompt", "arm", "arm", "arm", "arm"),
+        *("prompt", "prompt"),
+    ]
     assert [name for name in ALL if ALL[name].needs == "parity"] == ["parity", "acceptance"]
 
 

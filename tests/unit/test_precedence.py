@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_specgate.config.build import Builder
+from pytest_specgate.config.build import DEFAULT_GATES, Builder
 from pytest_specgate.config.gates_file import default_gates_file, read_gates_file
 from pytest_specgate.config.keys import MARKER_INPUTS, SECTIONS
 from pytest_specgate.config.layers import Key, Layer, Layers, Setting, checked
@@ -71,6 +71,11 @@ VALUES: dict[str, tuple[Any, Any, Any, Any, Any]] = {
     "decoding__kv_bits": (8, None, 6, 4, None),
     "decoding__kv_group_size": (32, 64, 128, 32, 64),
     "decoding__quantized_kv_start": (1, 2, 3, 4, 0),
+    "decoding__max_kv_size": (64, None, 32, 16, None),
+    "decoding__repetition_penalty": (1.1, None, 1.3, 1.4, None),
+    "decoding__presence_penalty": (-1.0, None, 0.5, 1.0, None),
+    "decoding__frequency_penalty": (-1.0, None, 0.5, 1.0, None),
+    "decoding__logit_bias": (((1, 2.0),), (), ((3, -1.0), (5, 2.0)), ((7, 1.0),), ()),
     "decoding__chat_template_args": ({"a": 1}, {"b": 2}, {}, {"c": 3}, {}),
     "measure__min_rounds": (1, 2, 3, 4, 5),
     "measure__max_rounds": (21, 22, 23, 24, 12),
@@ -238,8 +243,9 @@ def test_the_built_in_gates_file_says_what_the_defaults_are() -> None:
     copied, own = (made.plan(default_gates_file(), builtin=b) for b in (False, True))
     assert (copied.inputs, copied.measure) == (own.inputs, own.measure) == made.inputs({}, {})
     assert {gate.name: gate.options for gate in own.gates} == {
-        name: gate.defaults for name, gate in GATES.items() if name != "acceptance"
+        name: gate.defaults for name, gate in GATES.items() if name in DEFAULT_GATES
     }
+    assert {*GATES} - {*DEFAULT_GATES} == {"acceptance", "reuse", "options"}
 
 
 def test_a_copied_gates_file_ranks_above_the_ini_file(tmp_path: Path) -> None:

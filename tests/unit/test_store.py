@@ -294,7 +294,8 @@ def test_decode_speed_begins_past_the_first_block() -> None:
     bench = Bench(FakePair(seconds=lambda *_: 0.5))
     evidence = bench.rounds(make_inputs(make_prompts("a"), 3))
     (arm,) = evidence.cases[0].speculative
-    assert arm.first_block == 3
+    assert arm.blocks is not None
+    assert arm.blocks.first_block == 3
     assert arm.trials[0].past_first_block == (5, 2.5)
     assert evidence.cases[0].plain.trials[0].past_first_block == (7, 3.5)
 
