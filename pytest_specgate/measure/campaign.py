@@ -124,6 +124,7 @@ class Campaign:
         timed = [record for record in self._records.values() if record.least_rounds]
         for record in timed:
             self._observe(record)
+            self._pair_late_arms(record)
         asked = [self._records[key_of(prompt)] for prompt in inputs.prompts]
         for record in timed:
             for _ in range(0 if record.warmed else measure.warmup - 1):
@@ -166,8 +167,6 @@ class Campaign:
         }
         if not missing or PLAIN in record.errors:
             return
-        if record.rounds:  # an arm that comes late is paired in rounds of its own
-            record.arms = {name: replace(arm, trials=()) for name, arm in record.arms.items()}
         for name, k in missing.items():
             try:
                 pair = self._store.pair(self._inputs)
@@ -194,6 +193,11 @@ class Campaign:
                 if k is None:
                     return
         self._store.watcher.prompt_finished(record.prompt, self._remaining())
+
+    def _pair_late_arms(self, record: Record) -> None:
+        """An arm that is timed later than the others is paired with them in rounds anew."""
+        if any(len(record.arms[name].trials) < record.rounds for name in self._timed_arms(record)):
+            record.arms = {name: replace(arm, trials=()) for name, arm in record.arms.items()}
 
     def _arm(
         self, generation: Generation, k: int | None, prompt: Prompt, prompt_tokens: int

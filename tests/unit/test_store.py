@@ -157,6 +157,21 @@ def test_a_late_k_is_timed_with_the_others_anew() -> None:
     assert bench.pair.counted[("say b", "plain")] == 1 + 5
 
 
+def test_a_late_k_for_parity_alone_leaves_the_trials() -> None:
+    """Nothing is timed anew until a gate wants the late k timed."""
+    bench, inputs = Bench(), make_inputs(make_prompts("a"), 3)
+    before = bench.rounds(inputs)
+    late = replace(inputs, num_draft_tokens=(5,))
+    bench.parity(late)
+    evidence = bench.store.campaign(inputs).evidence(inputs)
+    assert trials_of(evidence) == trials_of(before) == {"a": {"plain": 5, "k=3": 5}}
+    assert bench.pair.counted["say a", "plain"] == 1 + 5
+    assert trials_of(bench.rounds(late)) == {"a": {"plain": 5, "k=5": 5}}
+    assert trials_of(bench.known(inputs, 3)) == {"a": {"plain": 5, "k=3": 5}}
+    assert bench.pair.counted["say a", "plain"] == 1 + 5 + 5
+    assert bench.pair.counted["say a", "k=5"] == 1 + 5
+
+
 def test_a_late_k_for_every_prompt_fills_whole_rounds() -> None:
     """The rounds after it hold every prompt and every arm."""
     bench, inputs = Bench(), make_inputs(make_prompts("a", "b"), 3)
