@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from ..config.plan import MOST_ROUNDS
 from ..config.spec import number, one_of
 from ..stats import LEAST_ROUNDS, decide_speedup, median_speedup, rounds_needed
+from ..text import count
 from .base import BaseGate, Verdict, nothing_to_judge
-from .words import count, excluded
+from .words import excluded
 
 if TYPE_CHECKING:
     from ..measure.evidence import Evidence

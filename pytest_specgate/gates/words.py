@@ -1,4 +1,4 @@
-"""How figures are worded, alike in every gate."""
+"""What several gates say alike."""
 
 from __future__ import annotations
 
@@ -6,16 +6,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..measure.evidence import Evidence
-
-
-def count(number: int, noun: str) -> str:
-    """``1 prompt``, ``24 prompts``, ``6,144 tokens``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def gigabytes(size: float) -> str:
-    """Decimal gigabytes, as mlx-lm prints them; megabytes under one hundredth of a gigabyte."""
-    return f"{size / 1e9:.2f} GB" if size >= 1e7 else f"{size / 1e6:.1f} MB"
 
 
 def excluded(evidence: Evidence) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from ..gates.words import gigabytes
+from ..text import gigabytes
 from .finding import Finding, Subject
 
 _PADDING = 1024  # rows that a trained model may have beyond its vocabulary, never proposed

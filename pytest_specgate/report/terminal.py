@@ -11,9 +11,9 @@ from typing import Any
 from ..config.plan import ModelRef
 from ..engines.base import ModelInfo
 from ..gates.base import Verdict
-from ..gates.words import gigabytes
-from ..text import shown
-from .session_report import KindRow, SessionReport
+from ..measure.kinds import KindRow
+from ..text import gigabytes, shown
+from .session_report import SessionReport
 
 _LEAST_WIDTH = 80  # narrower terminals wrap by themselves
 

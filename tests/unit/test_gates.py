@@ -17,10 +17,9 @@ from pytest_specgate.gates.latency import LatencyGate
 from pytest_specgate.gates.memory import MemoryGate
 from pytest_specgate.gates.parity import ParityGate
 from pytest_specgate.gates.speedup import SpeedupGate
-from pytest_specgate.gates.words import count, gigabytes
 from pytest_specgate.measure.blocks import Blocks
 from pytest_specgate.measure.evidence import ArmEvidence, CaseEvidence, Evidence
-from pytest_specgate.text import shown
+from pytest_specgate.text import count, gigabytes, shown
 from tests.fakes import (
     GB,
     engine_info,
