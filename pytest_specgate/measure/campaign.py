@@ -15,7 +15,7 @@ from ..engines.base import EngineError, Generation, Pair
 from ..preflight import Preflight
 from .blocks import broken_invariant, count_blocks
 from .evidence import PLAIN, ArmEvidence, CaseEvidence, Evidence, Trial, arm_name, trial_of
-from .record import CaseKey, Record, budget_of, key_of, malformed, unlike
+from .record import CaseKey, Record, budget_of, key_of, malformed, pass_name, unlike
 from .rerun import Rerun
 from .watch import Step
 
@@ -248,7 +248,7 @@ class Campaign:
                 pair = self._store.pair(self._inputs)
                 generation = self._generate(pair, record, arm.num_draft_tokens, number)
             except EngineError as error:
-                record.errors[name] = f"{name}, round {number}: {error}"
+                record.errors[name] = f"{name}, {pass_name(number)}: {error}"
                 return
             problem = unlike(generation, arm.generation, number)
             if problem and self._inputs.decoding.temperature == 0:

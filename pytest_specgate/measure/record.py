@@ -82,5 +82,9 @@ def unlike(timed: Generation, observed: Generation, number: int) -> str | None:
         (i for i, (a, b) in enumerate(zip(timed.tokens, observed.tokens, strict=False)) if a != b),
         min(len(timed.tokens), len(observed.tokens)),
     )
-    where = f"round {number}" if number else "a further warm-up pass"
-    return f"{where} differs from the parity pass at output token {first}"
+    return f"{pass_name(number)} differs from the parity pass at output token {first}"
+
+
+def pass_name(number: int) -> str:
+    """A timed round by its number; what is thrown away has none."""
+    return f"round {number}" if number else "a further warm-up pass"

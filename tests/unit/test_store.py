@@ -717,6 +717,13 @@ def test_an_engine_that_breaks_in_a_round() -> None:
     )
 
 
+def test_an_engine_that_breaks_in_a_further_warm_up_pass() -> None:
+    """It is thrown away, so it is no round."""
+    bench = Bench(FakePair(raises={("say a", "k=3", 1): EngineError("out of memory")}))
+    evidence = bench.rounds(make_inputs(make_prompts("a"), 3), Measure(2, 5, 5))
+    assert evidence.cases[0].error == "k=3, a further warm-up pass: out of memory"
+
+
 def test_a_long_message_of_an_engine_is_cut() -> None:
     """600 characters of it."""
     bench = Bench(FakePair(raises={("say a", "plain", 0): ValueError("x" * 10_000)}))
