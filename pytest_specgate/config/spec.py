@@ -69,7 +69,10 @@ def found(value: Any) -> str:
         return "a mapping"
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         return "a number of too many digits"
-    return repr(value)[:80]
+    try:
+        return repr(value)[:80]
+    except Exception:  # a set of such numbers, or an object of the user's own
+        return f"a {type(value).__name__} that cannot be written out"
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
