@@ -11,11 +11,21 @@ from typing import TYPE_CHECKING
 
 from .. import preflight
 from ..config.plan import Inputs, Measure, Prompt
-from ..engines.base import EngineError, Generation, Pair
+from ..engines.base import EngineError, Generation, Pair, Scores
 from ..preflight import Preflight
 from .blocks import broken_invariant, count_blocks
 from .evidence import PLAIN, ArmEvidence, CaseEvidence, Evidence, Trial, arm_name, trial_of
-from .record import CaseKey, Record, budget_of, key_of, malformed, pass_name, unlike
+from .record import (
+    CaseKey,
+    Record,
+    budget_of,
+    key_of,
+    malformed,
+    malformed_prompt,
+    malformed_scores,
+    pass_name,
+    unlike,
+)
 from .rerun import Rerun
 from .watch import Step
 
@@ -106,10 +116,17 @@ class Campaign:
         return found
 
     def _encoded(self, pair: Pair, record: Record) -> tuple[int, ...]:
-        return self._store.guarded(
+        tokens = self._store.guarded(
             self._inputs,
             lambda: pair.encode(record.prompt.text, self._inputs.chat_template_args),
         )
+        self._accept(malformed_prompt(tokens))
+        return tokens
+
+    def _accept(self, problem: str | None) -> None:
+        """Refuse what an engine gave, where there is a problem with it."""
+        if problem:
+            raise EngineError(f"the engine {self._inputs.engine}: {problem}")
 
     def parity_pass(self, inputs: Inputs) -> Evidence:
         """Evidence with one observed output an arm for each prompt of inputs."""
@@ -222,10 +239,7 @@ class Campaign:
     def _rerun(self, pair: Pair, record: Record) -> Rerun:
         return Rerun(
             generate=lambda k: self._generate(pair, record, k, 0),
-            score=lambda generation: self._store.guarded(
-                self._inputs,
-                lambda: pair.score(record.tokens, generation.tokens, self._inputs.decoding),
-            ),
+            score=lambda generation: self._scored(pair, record, generation),
             prompt_tokens=len(record.tokens),
         )
 
@@ -280,9 +294,17 @@ class Campaign:
             ),
         )
         self._spent[k is not None].append(time.perf_counter() - begin)
-        if problem := malformed(generation):
-            raise EngineError(f"the engine {self._inputs.engine}: {problem}")
+        self._accept(malformed(generation))
         return generation
+
+    def _scored(self, pair: Pair, record: Record, generation: Generation) -> Scores | None:
+        scores = self._store.guarded(
+            self._inputs,
+            lambda: pair.score(record.tokens, generation.tokens, self._inputs.decoding),
+        )
+        if scores is not None:
+            self._accept(malformed_scores(scores, len(generation.tokens)))
+        return scores
 
     def _timed_arms(self, record: Record) -> list[str]:
         """The plain arm and every sound one that a timing gate wants; none without a draft's."""

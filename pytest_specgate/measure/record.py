@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from math import isnan
 
 from ..config.plan import ParityMode, Prompt
-from ..engines.base import Generation
+from ..config.spec import Invalid, Spec, boolean, found, integer, number
+from ..engines.base import Generation, Scores
 from .evidence import PLAIN, ArmEvidence, CaseEvidence, arm_name
 
 CaseKey = tuple[str, str, int]
@@ -59,8 +61,32 @@ def budget_of(prompt: Prompt) -> int:
     return prompt.max_tokens
 
 
-def malformed(generation: Generation) -> str | None:
+_VALUES: Mapping[str, Spec] = {
+    "tokens": integer(0),
+    "from_draft": boolean(),
+    "token_times_s": number(),
+}
+
+
+def malformed(generation: object) -> str | None:
     """What a generation lacks to be measured by, whoever made it."""
+    if not isinstance(generation, Generation):
+        return f"it gave {found(generation)} where a Generation is due"
+    for name, spec in _VALUES.items():
+        values = getattr(generation, name)
+        if not isinstance(values, tuple | list):
+            return f"{name} must be a tuple, found {found(values)}"
+        try:
+            for value in values:
+                spec.check(value)
+        except Invalid as error:
+            return f"{name} {error}"
+    try:
+        number().check(generation.e2e_s)
+    except Invalid as error:
+        return f"e2e_s {error}"
+    if not isinstance(generation.text, str):
+        return f"text must be text, found {found(generation.text)}"
     tokens, times = generation.tokens, generation.token_times_s
     if not tokens:
         return "nothing was generated: it gave no token at all"
@@ -71,6 +97,32 @@ def malformed(generation: Generation) -> str | None:
         )
     if not 0 < times[0] <= times[-1] <= generation.e2e_s:
         return f"times out of order: {times[0]} s, {times[-1]} s, {generation.e2e_s} s in all"
+    return None
+
+
+def malformed_scores(scores: object, tokens: int) -> str | None:
+    """What the teacher-forced pass over so many tokens lacks to judge by."""
+    if not isinstance(scores, Scores):
+        return f"it gave {found(scores)} where Scores are due"
+    for name in ("logprobs", "gaps", "margins", "ulps"):
+        values = getattr(scores, name)
+        if not isinstance(values, tuple | list) or len(values) != tokens:
+            return f"{name} must be a tuple of {tokens} numbers, found {found(values)}"
+        for value in values:
+            if not isinstance(value, int | float) or isinstance(value, bool) or isnan(value):
+                return f"{name} must be numbers, found {found(value)}"
+    return None
+
+
+def malformed_prompt(tokens: object) -> str | None:
+    """Why these are no ids of a prompt."""
+    if not isinstance(tokens, tuple | list) or not tokens:
+        return f"it gave {found(tokens)} where the ids of a prompt are due"
+    try:
+        for token in tokens:
+            integer(0).check(token)
+    except Invalid as error:
+        return f"the ids of a prompt {error}"
     return None
 
 
