@@ -328,13 +328,14 @@ class SpecSession:
     # -- report ----------------------------------------------------------------------------------
 
     def finish(self, exitstatus: int) -> bool:
-        """End engines, write the reports asked for; False when a file was not written."""
+        """End engines, write the reports asked for; False when the session may not be green."""
         self._store.close()
         if self._config.option.collectonly or exitstatus == pytest.ExitCode.USAGE_ERROR:
             return True
         interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
         verdicts, measured = self.judge.verdicts, self.judge.measured()
-        if not (verdicts or measured or self._options.reports):
+        idle = self._options.require and not verdicts and not self._store.used
+        if not (verdicts or measured or self._options.reports or idle):
             return True
         self._report = SessionReport(
             status=session_status(verdicts, interrupted=interrupted),
@@ -343,6 +344,10 @@ class SpecSession:
             verdicts=verdicts,
             item_names={name: gate.item for name, gate in self.registry.gates.items()},
         )
+        if idle:
+            self._notes.append(
+                "ERROR: --spec-require: nothing was judged: what was collected was skipped"
+            )
         written = True
         for request in self._options.reports:
             try:
@@ -351,7 +356,7 @@ class SpecSession:
             except OSError as error:
                 written = False
                 self._notes.append(f"ERROR: {request.origin}: cannot be written: {error}")
-        return written
+        return written and not idle
 
     def summarize(self, reporter: Any) -> None:
         """Write the section behind pytest's own summary."""

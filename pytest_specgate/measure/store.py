@@ -114,6 +114,11 @@ class Store:
             name = type(error).__name__
             raise EngineError(f"the engine {inputs.engine} broke: {name}: {message}") from error
 
+    @property
+    def used(self) -> bool:
+        """A pair was loaded, or could not be."""
+        return bool(self._infos or self._unloadable)
+
     def pair_info(self, inputs: Inputs) -> Any:
         """What the pair is, once it was loaded."""
         return self._infos.get(_pair_key(inputs))

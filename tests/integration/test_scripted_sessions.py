@@ -152,6 +152,61 @@ def test_an_engine_that_breaks_at_one_k_alone(project: pytest.Pytester, session:
     assert verdicts["speedup", "k=5"]["details"] == ["left out: b (generating failed)"]
 
 
+# -- nothing judged --------------------------------------------------------------------------------
+
+SKIPPED = """
+import pytest
+
+@pytest.mark.skip(reason="later")
+@pytest.mark.spec_parity
+def test_marked(): pass
+
+@pytest.mark.skipif(True, reason="later")
+def test_fixture(spec_evidence): pass
+"""
+
+
+@pytest.mark.parametrize("how", ["option", "ini"])
+def test_required_gates_that_are_all_skipped(
+    project: pytest.Pytester, session: Session, how: str
+) -> None:
+    """By marks of the tests: the session is red and says why; without the option it is green."""
+    project.makepyfile(test_own=SKIPPED)
+    required = "--spec-require" if how == "option" else "-ospecgate_require=true"
+    result, report = session(required, "test_own.py")
+    result.assert_outcomes(skipped=2)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    line = "ERROR: --spec-require: nothing was judged: what was collected was skipped"
+    assert result.outlines.count(line) == 1
+    assert (report["status"], report["verdicts"]) == ("nothing judged", [])
+    assert session("test_own.py")[0].ret == 0
+
+
+def test_required_gates_of_a_file_that_are_all_skipped(project: pytest.Pytester) -> None:
+    """By a conftest."""
+    with_faults(
+        project,
+        "def pytest_collection_modifyitems(items):",
+        "    for item in items: item.add_marker(pytest.mark.skip(reason='later'))",
+    )
+    with_gates(project, "parity: {}")
+    assert project.runpytest(*OPTIONS, "--spec-require", "gates.yaml").ret == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["spec_compare): spec_compare('x', max_tokens=4, rounds=2)", "spec_pair): assert spec_pair"],
+)
+def test_a_required_pair_that_is_tested_by_hand(
+    project: pytest.Pytester, session: Session, body: str
+) -> None:
+    """One test of two is skipped; what the other one asserts is judgement enough."""
+    project.makepyfile(test_own=f"{SKIPPED}\ndef test_it({body}\n")
+    result, _ = session("--spec-require", "test_own.py")
+    result.assert_outcomes(skipped=2, passed=1)
+    assert result.ret == 0
+
+
 # -- one wrong k -----------------------------------------------------------------------------------
 
 
