@@ -302,15 +302,18 @@ class SpecSession:
             layer = dict(inputs_layer(item, self._config.rootpath))
             file = self._base.settings if self._base else {}
             try:
-                layer |= self._builder.call_layer(text, max_tokens, num_draft_tokens, origin)
-                inputs, _ = self._builder.inputs(layer, file, call=True)
+                layer |= self._builder.call_layer(
+                    text, max_tokens, num_draft_tokens, rounds, origin
+                )
+                inputs, measure = self._builder.inputs(layer, file, call=True)
             except ConfigError as error:
                 pytest.fail(str(error), pytrace=False)
             inputs = replace(inputs, num_draft_tokens=inputs.num_draft_tokens[:1])
             with self._progress.running():
                 if rounds:
                     campaign = self._store.fresh_campaign(inputs)
-                    evidence = campaign.rounds(inputs, Measure(1, rounds, rounds), lambda _: False)
+                    exactly = replace(measure, warmup=1)
+                    evidence = campaign.rounds(inputs, exactly, lambda _: False)
                 else:
                     evidence = self.judge.campaign(inputs).parity_pass(inputs)
             (case,) = evidence.cases

@@ -152,6 +152,29 @@ def test_an_engine_that_breaks_at_one_k_alone(project: pytest.Pytester, session:
     assert verdicts["speedup", "k=5"]["details"] == ["left out: b (generating failed)"]
 
 
+# -- spec_compare ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ('"x", rounds="3"', "rounds must be a whole number, found the text '3' (allowed: 0 to *"),
+        ('"x", num_draft_tokens=[1, 3]', "num_draft_tokens must be a whole number, found a list *"),
+        ("10**5000", "the prompt must be text that is not empty, found a number of too many *"),
+    ],
+)
+def test_a_wrong_argument_of_spec_compare_is_named(
+    project: pytest.Pytester, session: Session, call: str, words: str
+) -> None:
+    """In one line with the place of the test, before anything is generated."""
+    path = project.makepyfile(test_own=f"def test_it(spec_compare):\n    spec_compare({call})\n")
+    result, report = session("test_own.py")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(f"{path}:1: test_it: spec_compare: {words}")
+    assert "pytest_specgate/" not in result.stdout.str()
+    assert report["cases"] == []
+
+
 # -- nothing judged --------------------------------------------------------------------------------
 
 SKIPPED = """
