@@ -15,6 +15,11 @@ def shown(text: str) -> str:
     )
 
 
+def shown_lines(text: str) -> str:
+    """The same for text of several lines, which stay lines."""
+    return "\n".join(map(shown, text.split("\n")))
+
+
 def count(number: int, noun: str) -> str:
     """``1 prompt``, ``24 prompts``, ``6,144 tokens``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ..text import shown
+from ..text import shown_lines
 
 _MOST_BITS = 63
 
@@ -32,8 +32,7 @@ def usage_errors() -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        lines = str(error).split("\n")
-        raise pytest.UsageError("\n".join(map(shown, lines))) from None
+        raise pytest.UsageError(shown_lines(str(error))) from None
 
 
 @dataclass(frozen=True, slots=True)

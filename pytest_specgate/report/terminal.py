@@ -26,13 +26,13 @@ def explanation(name: str, verdict: Verdict) -> str:
         verdict: usually failed.
     """
     # the sentence stays on one line: pytest's short summary shows the first line alone
-    lines = [f"{name} {verdict.status}: {shown(verdict.reason)}"]
+    lines = [shown(f"{name} {verdict.status}: {verdict.reason}")]
     if verdict.limit_text not in ("-", "exact") and verdict.observed_text != "-":
-        lines.append(f"  observed {verdict.observed_text}, limit {verdict.limit_text}")
-    lines += [f"  {line}" for line in verdict.details]
+        lines.append(shown(f"  observed {verdict.observed_text}, limit {verdict.limit_text}"))
+    lines += [shown(f"  {line}") for line in verdict.details]
     for number, line in enumerate(verdict.advice):
         lines += textwrap.wrap(
-            line,
+            shown(line),
             78,
             initial_indent="  To do: " if number == 0 else "  ",
             subsequent_indent="  ",
@@ -154,7 +154,7 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence
 def _gate_table(report: SessionReport, width: int) -> list[str]:
     header = ("gate", "verdict", "observed", "limit", "evidence")
     rows = [
-        [shown(row.name), row.status, row.observed, row.limit, row.evidence]
+        [shown(cell) for cell in (row.name, row.status, row.observed, row.limit, row.evidence)]
         for row in report.gate_rows()
     ]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]

@@ -405,3 +405,107 @@ def test_an_undecided_gate_stands_at_its_own_line(project: pytest.Pytester) -> N
     assert "p95 cannot be estimated from 4 trials in 2 rounds" in places[1][2]
     assert places[2] == (str(path), 3, f"Skipped: speedup: {reason}")
     assert len(places) == 3
+
+
+# -- text of others --------------------------------------------------------------------------------
+
+CONTROL = "\x1b[31m\u2028\u202e\x07"
+SHOWN = "\\x1b[31m\\u2028\\u202e\\x07"
+LOUD = f"""
+class Loud(BaseGate):
+    name = "loud"
+    needs = "parity"
+
+    def judge(self, evidence, options, subject):
+        odd = {CONTROL!r}
+        if evidence.num_draft_tokens == (5,):
+            return Verdict(self.name, subject, "inconclusive", odd)
+        texts = dict(observed_text=odd, limit_text=odd, details=(odd,))
+        return self.failed(subject + odd, odd, odd, **texts)
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_specgate_gates():
+    return [Loud()]
+"""
+
+
+def safe(result: pytest.RunResult) -> str:
+    """What was shown: nothing of it can drive a terminal."""
+    shown = result.stdout.str() + result.stderr.str()
+    assert all(line.isprintable() for line in shown.split("\n"))
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("marker", "words"),
+    [
+        (f"prompts={CONTROL!r}", f"prompt set {SHOWN} not found"),
+        (f"target={CONTROL!r}, draft='d'", SHOWN),
+        (f"seed={CONTROL!r}", f"found the text '{SHOWN}'"),
+    ],
+)
+def test_control_characters_of_a_marker_are_shown_escaped(
+    project: pytest.Pytester, marker: str, words: str
+) -> None:
+    """In the error of the collection, of which every marker has a line."""
+    project.makepyfile(
+        test_own=f"""
+        import pytest
+        @pytest.mark.spec_inputs({marker})
+        def test_it(): pass
+        @pytest.mark.spec_parity(mod=1)
+        def test_that(): pass
+        """
+    )
+    result = project.runpytest("test_own.py")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert words in safe(result).replace(f"'{SHOWN}' not", f"{SHOWN} not")
+    result.stdout.fnmatch_lines(["*test_it: spec_inputs*", "*test_that: spec_parity*"])
+
+
+@pytest.mark.parametrize("step", ["load", "generate"])
+def test_control_characters_of_an_engine_are_shown_escaped(
+    project: pytest.Pytester, session: Session, step: str
+) -> None:
+    """In fixtures, in calls, in gates, in the section of the report."""
+    owner = "ENGINE" if step == "load" else "PAIR"
+    broken = f"def broken(*args, **options): raise ValueError({CONTROL!r})"
+    with_faults(project, broken, f"{owner}.{step} = broken")
+    with_gates(project, "parity: {}", "acceptance: {}")
+    project.makepyfile(
+        test_own="""
+        def test_evidence(spec_evidence): pass
+        def test_compare(spec_compare): spec_compare("x", max_tokens=4)
+        """
+    )
+    result, _ = session("-rA", "test_own.py", "gates.yaml")
+    result.assert_outcomes(failed=4, errors=1)
+    words = "the engine fake broke: ValueError: \\x1b[31m \\u202e\\x07"  # white space is one blank
+    assert safe(result).count(words) >= 5
+
+
+def test_control_characters_of_a_gate_are_shown_escaped(
+    project: pytest.Pytester, session: Session
+) -> None:
+    """Failed and undecided, of a file and of a marker."""
+    with_faults(project, LOUD)
+    with_gates(project, "loud:")
+    project.makepyfile(
+        test_own="""
+        import pytest
+        @pytest.mark.spec_loud
+        def test_it(): pass
+        """
+    )
+    for k in (3, 5):
+        result, _ = session("-rA", f"--spec-num-draft-tokens={k}", "test_own.py", "gates.yaml")
+        assert safe(result).count(SHOWN) >= 2
+
+
+def test_control_characters_of_a_report_are_shown_escaped(project: pytest.Pytester) -> None:
+    """In its name."""
+    with_gates(project, "parity: {}")
+    report = f"--spec-report=json:{CONTROL}.json"
+    result = project.runpytest(*OPTIONS[:3], report, "gates.yaml")
+    assert result.ret == 0
+    assert f"json report: {project.path}/{SHOWN}.json" in safe(result)
