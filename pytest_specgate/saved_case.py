@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .config.layers import DECODING_FIELDS, Key, Layer, Setting, checked
 from .config.plan import Inputs
 from .config.prompt_file import prompt_of
-from .config.spec import ConfigError, Invalid, found, text
+from .config.spec import ConfigError, Invalid, found, nearest, text
 from .config.yaml_file import read_utf8
 from .files import file_stem, write_whole
 
@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from .measure.evidence import CaseEvidence, Evidence
 
 SCHEMA = "specgate-case/1"
+_SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "pair": ("target", "draft"),
+    "decoding": ("num_draft_tokens", *DECODING_FIELDS, "chat_template_args"),
+    "prompt": ("id", "prompt", "kind"),
+}
 
 
 def save_case(
@@ -84,31 +89,42 @@ def read_case(path: Path) -> tuple[Layer, str]:
         raise ConfigError(
             f"{path}: not a saved case: schema must be {SCHEMA!r}, found {found(schema)}"
         )
+    parts = {name: _section(document, path, name) for name in _SECTIONS}
     layer: dict[Key, Setting] = {}
-    for section, names in (
-        ("pair", ("target", "draft")),
-        ("decoding", ("num_draft_tokens", *DECODING_FIELDS, "chat_template_args")),
-    ):
-        for name in names:
-            value = _part(document, path, section, name)
+    for section in ("pair", "decoding"):
+        for name, value in parts[section].items():
             layer[section, name] = checked(section, name, value, str(path), path.parent)
             if section == "pair" and value is None:
                 raise ConfigError(f"{path}: pair.{name} must be text, found {found(value)}")
-    entry = {name: _part(document, path, "prompt", name) for name in ("id", "prompt", "kind")}
+    if "engine" not in document:
+        raise ConfigError(f"{path}: not a whole saved case: engine is missing")
     try:
-        saved = prompt_of({**entry, "max_tokens": layer["decoding", "max_tokens"].value})
-        engine = text()(document.get("engine"))
+        max_tokens = layer["decoding", "max_tokens"].value
+        saved = prompt_of({**parts["prompt"], "max_tokens": max_tokens})
     except Invalid as error:
         raise ConfigError(f"{path}: not a whole saved case: {error}") from None
+    try:
+        engine = text()(document["engine"])
+    except Invalid as error:
+        raise ConfigError(f"{path}: engine {error}") from None
     layer["prompts", "set"] = Setting((saved,), str(path), path.parent)
     return layer, engine
 
 
-def _part(document: dict[str, Any], path: Path, section: str, name: str) -> Any:
-    part = document.get(section)
-    if not isinstance(part, dict) or name not in part:
-        raise ConfigError(f"{path}: not a whole saved case: {section}.{name} is missing")
-    return part[name]
+def _section(document: dict[str, Any], path: Path, section: str) -> dict[str, Any]:
+    """Its keys, each of them there and none besides: every one decides the output."""
+    names, given = _SECTIONS[section], document.get(section)
+    part: dict[str, Any] = given if isinstance(given, dict) else {}
+    for name in names:
+        if name not in part:
+            raise ConfigError(f"{path}: not a whole saved case: {section}.{name} is missing")
+    for name in part:
+        if name not in names:
+            raise ConfigError(
+                f"{path}: unknown key {section}.{name}{nearest(name, names)} "
+                f"(allowed: {', '.join(names)})"
+            )
+    return part
 
 
 def replay(path: Path | str, *, preflight: bool = True) -> Evidence:

@@ -907,6 +907,46 @@ def test_a_case_with_a_section_missing(tmp_path: Path, section: str) -> None:
     assert message.endswith(f": not a whole saved case: {section}.{NEEDED[section][0]} is missing")
 
 
+@pytest.mark.parametrize(
+    ("section", "key", "words"),
+    [
+        (
+            "decoding",
+            "top_p",
+            "unknown key decoding.top_p (allowed: num_draft_tokens, max_tokens, ",
+        ),
+        (
+            "decoding",
+            "prefil_step_size",
+            "decoding.prefil_step_size; did you mean 'prefill_step_size'? (allowed: ",
+        ),
+        ("pair", "engine", "unknown key pair.engine (allowed: target, draft)"),
+        (
+            "prompt",
+            "promt",
+            "prompt.promt; did you mean 'prompt'? (allowed: id, prompt, kind)",
+        ),
+    ],
+)
+def test_a_case_with_a_key_of_a_newer_version(
+    tmp_path: Path, section: str, key: str, words: str
+) -> None:
+    """It would decide the output there, so leaving it out would replay something else."""
+    document = saved(tmp_path)
+    document[section][key] = 0.9
+    assert words in refused(tmp_path, document)
+
+
+def test_a_case_without_an_engine(tmp_path: Path) -> None:
+    """The key is named, as is what it holds."""
+    document = saved(tmp_path)
+    assert refused(tmp_path, {**document, "engine": 3}).endswith(
+        "case.json: engine must be text, found 3 (allowed: text)"
+    )
+    del document["engine"]
+    assert refused(tmp_path, document).endswith(": not a whole saved case: engine is missing")
+
+
 @pytest.mark.parametrize("role", ["target", "draft"])
 def test_a_case_without_a_model(tmp_path: Path, role: str) -> None:
     """null would leave the model to another place; a replay is of this pair."""
