@@ -502,6 +502,19 @@ def test_control_characters_of_a_gate_are_shown_escaped(
         assert safe(result).count(SHOWN) >= 2
 
 
+def test_a_report_to_a_link_that_leads_to_itself(project: pytest.Pytester) -> None:
+    """One line, and a red session: the verdicts stand, the report is not there."""
+    (project.path / "loop").symlink_to("loop")
+    with_gates(project, "parity: {}")
+    result = project.runpytest(*OPTIONS[:3], "--spec-report=json:loop", "gates.yaml")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(passed=2)
+    lines = [line for line in result.outlines if line.startswith("ERROR: ")]
+    assert len(lines) == 1
+    assert lines[0].startswith("ERROR: --spec-report json:loop: cannot be written: ")
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+
+
 def test_control_characters_of_a_report_are_shown_escaped(project: pytest.Pytester) -> None:
     """In its name."""
     with_gates(project, "parity: {}")

@@ -657,6 +657,18 @@ def test_a_write_follows_a_link(tmp_path: Path) -> None:
     ]
 
 
+def test_a_link_that_leads_to_itself(tmp_path: Path) -> None:
+    """By itself or by another one, as a file or as a folder: an OSError, and all links stay."""
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "to").symlink_to("fro")
+    (tmp_path / "fro").symlink_to("to")
+    before = {path: path.readlink() for path in tmp_path.iterdir()}
+    for name in ("loop", "to", "loop/out.json"):
+        with pytest.raises(OSError, match="loop" if name != "to" else "to"):
+            write_whole(tmp_path / name, "x")
+    assert {path: path.readlink() for path in tmp_path.iterdir()} == before
+
+
 def test_a_folder_that_is_a_link(tmp_path: Path) -> None:
     """The file lands where the link leads."""
     (tmp_path / "real").mkdir()
