@@ -130,7 +130,13 @@ class SpecSession:
 
     def _prepare(self, inputs: Inputs) -> None:
         if self._demo and inputs.target == demo.demo_pair(self._demo)[0]:
-            demo.build_missing(self._demo, self._config)
+            try:
+                demo.build_missing(self._demo, self._config)
+            except OSError as error:
+                raise EngineError(
+                    f"the demo pair cannot be built: its folder {self._demo} cannot be written: "
+                    f"{error.strerror or error} (-o cache_dir=FOLDER puts it elsewhere)"
+                ) from error
 
     def _named_gates_files(self) -> list[Path]:
         """Gates files that stand on the command line themselves."""
