@@ -23,3 +23,12 @@ def excluded(evidence: Evidence) -> tuple[str, ...]:
             why = "generating failed"
         lines.append(f"left out: {case.prompt.id} ({why})")
     return tuple(lines)
+
+
+def too_short(evidence: Evidence) -> tuple[str, ...]:
+    """Lines that name the timed prompts of which some trial gave one token, and so no decode."""
+    return tuple(
+        f"too short to time: {case.prompt.id} (1 token): its decode time is not defined"
+        for case in evidence.timed
+        if any(trial.decode_s is None for arm in case.arms.values() for trial in arm.trials)
+    )
