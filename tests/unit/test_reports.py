@@ -202,6 +202,32 @@ def test_long_evidence_is_folded() -> None:
     assert max(map(len, lines)) <= 80
 
 
+def test_limits_fold_behind_a_comma_alone() -> None:
+    """``<= 0.25 s`` stays whole, however little room there is."""
+    limits = "<= 1.00x, <= 0.25 s, >= 10% free"
+    report = make_report(
+        replace(
+            SPEEDUP, limit_text=limits, observed_text="observed " * 6, evidence_text="much " * 9
+        )
+    )
+    lines = summary_lines(report, 80)
+    start = next(i for i, line in enumerate(lines) if line.startswith("speedup"))
+    begin, end = (lines[start - 1].index(word) for word in ("limit", "evidence"))
+    column = [line[begin:end].strip() for line in lines[start : start + 3]]
+    assert column == ["<= 1.00x,", "<= 0.25 s,", ">= 10% free"]
+    assert max(map(len, lines)) <= 80
+    assert all(line.isascii() for line in lines)
+
+
+def test_a_limit_in_many_words_is_folded() -> None:
+    """Of a gate of another plugin: the table keeps its width."""
+    words = "at most one in a thousand tokens, and never two in a row"
+    report = make_report(replace(SPEEDUP, limit_text=words, evidence_text="much " * 9))
+    lines = summary_lines(report, 80)
+    assert max(map(len, lines)) <= 80
+    assert all(line.isascii() for line in lines)
+
+
 def test_several_k_are_told_apart() -> None:
     """Rows carry their k in both tables."""
     both = [make_arm(k, [0.8] * 5) for k in (1, 5)]
