@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +24,7 @@ _SECTIONS: Mapping[str, tuple[str, ...]] = {
     "decoding": ("num_draft_tokens", *DECODING_FIELDS, "chat_template_args"),
     "prompt": ("id", "prompt", "kind"),
 }
+_REPLAYED = ("schema", "engine", *_SECTIONS)
 
 
 def save_case(
@@ -31,7 +33,8 @@ def save_case(
     """Write one case: what was asked, both outputs, and where they part.
 
     Args:
-        directory: made when missing; the file's name comes from the prompt's id.
+        directory: made when missing; the file's name comes from the prompt's id, with a digest
+            behind it where a case of that id lies there which replays something else.
         case: a prompt with its arms.
         inputs: what it was generated with.
         environment: recorded beside it; a replay does not read it.
@@ -69,9 +72,23 @@ def save_case(
         },
         "environment": dict(environment),
     }
-    path = directory / f"{file_stem(case.prompt.id)}.json"
+    path = _place(directory, case.prompt.id, document)
     write_whole(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
     return path
+
+
+def _place(directory: Path, prompt_id: str, document: Mapping[str, Any]) -> Path:
+    """Two pairs, or two sets of options, do not write over each other's case of one id."""
+    ours = json.loads(json.dumps({name: document[name] for name in _REPLAYED}))  # no tuples
+    path = directory / f"{file_stem(prompt_id)}.json"
+    try:
+        known = json.loads(read_utf8(path))
+    except (ConfigError, ValueError, RecursionError):  # none there, or none that could be replayed
+        return path
+    if not isinstance(known, dict) or {name: known.get(name) for name in _REPLAYED} == ours:
+        return path
+    digest = hashlib.sha256(json.dumps(ours, sort_keys=True).encode()).hexdigest()[:8]
+    return path.with_name(f"{path.stem}-{digest}.json")
 
 
 def read_case(path: Path) -> tuple[Layer, str]:

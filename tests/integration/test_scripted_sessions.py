@@ -255,6 +255,31 @@ def test_a_prompt_that_is_wrong_at_one_k_alone(project: pytest.Pytester, session
     assert trials == {"a": {"plain": 5, "k=3": 5, "k=5": 5}, "b": {"plain": 5, "k=3": 5, "k=5": 0}}
 
 
+def test_a_prompt_that_is_wrong_with_two_sets_of_options(
+    project: pytest.Pytester, session: Session
+) -> None:
+    """Each gets a saved case, and its verdict names its own."""
+    with_faults(project, "PAIR.scripts = {'say b': Script(wrong={'k=3': (100, 1, 2)})}")
+    with_gates(project, "parity: {}")
+    project.makepyfile(
+        test_own="""
+        import pytest
+
+        @pytest.mark.spec_parity
+        @pytest.mark.spec_inputs(seed=7)
+        def test_exact(): pass
+        """
+    )
+    _, report = session("gates.yaml", "test_own.py")
+    failed = [verdict for verdict in report["verdicts"] if verdict["status"] == "failed"]
+    paths = [
+        verdict["advice"][-1].removeprefix("Replay: pytest --spec-replay ") for verdict in failed
+    ]
+    assert paths[0] == ".specgate/failures/b.json"
+    seeds = [json.loads((project.path / p).read_bytes())["decoding"]["seed"] for p in paths]
+    assert seeds == [20260928, 7]
+
+
 # -- gates of other plugins ------------------------------------------------------------------------
 
 LENGTH = """

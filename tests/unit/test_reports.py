@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
@@ -896,6 +897,51 @@ def test_an_id_cannot_leave_the_folder(tmp_path: Path) -> None:
     path = save_case(tmp_path / "failures", odd, WHOLE, {})
     assert path.parent == tmp_path / "failures"
     assert restored(path).prompts[0].id == "../../etc/x"
+
+
+OTHERS: Mapping[str, Inputs] = {
+    "pair": replace(WHOLE, draft=ModelRef("org/other")),
+    "k": replace(WHOLE, num_draft_tokens=(5,)),
+    "decoding": replace(WHOLE, decoding=replace(WHOLE.decoding, kv_bits=8)),
+    "engine": replace(WHOLE, engine="mine"),
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_two_cases_of_one_id_are_both_kept(tmp_path: Path, what: str) -> None:
+    """What replays something else gets a name of its own; the same again goes where it was."""
+    for _ in range(2):
+        first = save_case(tmp_path, PARTED, WHOLE, ENVIRONMENT)
+        second = save_case(tmp_path, PARTED, OTHERS[what], ENVIRONMENT)
+        assert first == tmp_path / "sum-02.json"
+        assert re.fullmatch(r"sum-02-[0-9a-f]{8}\.json", second.name)
+        assert set(tmp_path.iterdir()) == {first, second}
+    assert restored(first) == WHOLE
+    assert restored(second) == OTHERS[what]
+
+
+def test_a_case_with_tuples_goes_where_it_was(tmp_path: Path) -> None:
+    """JSON has lists alone."""
+    inputs = replace(WHOLE, chat_template_args={"names": ("a", "b")})
+    paths = {save_case(tmp_path, PARTED, inputs, {}) for _ in range(2)}
+    assert paths == set(tmp_path.iterdir()) == {tmp_path / "sum-02.json"}
+
+
+def test_another_text_of_one_id_is_kept_apart(tmp_path: Path) -> None:
+    """An id may stand for one text in a file and another one in a marker."""
+    save_case(tmp_path, PARTED, WHOLE, {})
+    prompt = replace(WHOLE.prompts[0], text="another")
+    save_case(tmp_path, replace(PARTED, prompt=prompt), WHOLE, {})
+    texts = {restored(path).prompts[0].text for path in tmp_path.iterdir()}
+    assert texts == {WHOLE.prompts[0].text, "another"}
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b"[" * 100_000], ids=repr)
+def test_what_is_no_case_gives_way_to_one(tmp_path: Path, data: bytes) -> None:
+    """Cut short by a full disk, say."""
+    (tmp_path / "sum-02.json").write_bytes(data)
+    assert save_case(tmp_path, PARTED, WHOLE, {}) == tmp_path / "sum-02.json"
+    assert restored(tmp_path / "sum-02.json") == WHOLE
 
 
 def saved(tmp_path: Path) -> dict[str, Any]:
