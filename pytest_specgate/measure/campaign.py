@@ -241,6 +241,7 @@ class Campaign:
             generate=lambda k: self._generate(pair, record, k, 0),
             score=lambda generation: self._scored(pair, record, generation),
             prompt_tokens=len(record.tokens),
+            again=record.again,
         )
 
     def _round(self, records: list[Record], number: int) -> None:

@@ -22,6 +22,7 @@ class Record:
         wanted: k -> the least rounds that some gate wants; 0 for parity alone.
         errors: arm -> why it is not there, or could not be timed.
         warmed: further warm-up passes are behind it.
+        again: k -> what was run again to name a difference.
     """
 
     prompt: Prompt
@@ -31,6 +32,7 @@ class Record:
     arms: dict[str, ArmEvidence] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     warmed: bool = False
+    again: dict[int | None, Generation] = field(default_factory=dict)
 
     @property
     def least_rounds(self) -> int:

@@ -464,6 +464,34 @@ def test_a_prompt_that_fails_parity_is_never_timed() -> None:
 AT_FIVE = {"say b": Script(wrong={"k=5": (100, 101, 9, 9, 9, 9, 9, 9)})}
 
 
+def test_several_k_that_fail_share_what_is_run_again() -> None:
+    """Plain and k = 0 once a prompt, also for a k that comes late; each k once more at most."""
+    wrong = (100, 101, 9, 9, 9, 9, 9, 9)
+    script = Script(wrong={f"k={k}": wrong for k in (1, 3, 5)})
+    bench, inputs = Bench(FakePair({"say a": script})), make_inputs(make_prompts("a"), 1, 3)
+    bench.parity(inputs)
+    evidence = bench.parity(replace(inputs, num_draft_tokens=(1, 3, 5)))
+    assert bench.pair.counted == {
+        ("say a", "plain"): 2,
+        ("say a", "k=0"): 1,
+        ("say a", "k=1"): 2,
+        ("say a", "k=3"): 2,
+        ("say a", "k=5"): 2,
+        ("say a", "k=7"): 1,
+        ("say a", "k=11"): 1,
+    }
+    found = [arm.diagnosis for arm in evidence.cases[0].speculative]
+    assert [d.differences if d else None for d in found] == [
+        {1: 2, 3: 2},
+        {1: 2, 3: 2, 7: None},
+        {1: 2, 5: 2, 11: None},
+    ]
+    for diagnosis in found:
+        assert diagnosis is not None
+        assert (diagnosis.plain_repeats, diagnosis.speculative_repeats) == (True, True)
+        assert diagnosis.zero_draft_equal
+
+
 def test_a_prompt_that_is_wrong_at_one_k_is_timed_and_judged_at_the_other() -> None:
     """k = 5 parts on one prompt: k = 3 is judged on both, k = 5 on the other alone."""
     bench, inputs = Bench(FakePair(AT_FIVE)), make_inputs(make_prompts("a", "b"), 3, 5)
