@@ -80,6 +80,21 @@ def test_a_plugin_takes_the_place_of_what_it_names() -> None:
     assert isinstance(registry.engines["mlx-lm"](), FakeEngine)
 
 
+class Twin(BaseGate):
+    """Its item is named like that of another gate."""
+
+    name, item = "twin", "latency_p95"
+
+
+def test_two_gates_of_one_item_name_are_refused() -> None:
+    """pytest would run one of the two items alone, and the other limit would not be judged."""
+    with pytest.raises(ConfigError) as caught:
+        Registry.gather(config(gates=[[Twin()]]))
+    assert str(caught.value) == (
+        "the gates 'latency' and 'twin' have one item name, 'latency_p95': give each its own"
+    )
+
+
 def test_an_isolated_registry_has_no_other_engine() -> None:
     """The same gates and reports; the engine is made, not started."""
     registry = Registry.gather(config(engines=[{"mine": FakeEngine}]))
