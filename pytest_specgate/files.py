@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -17,7 +18,7 @@ def write_whole(path: Path, text: str) -> None:
     Raises:
         OSError: nothing is left behind then.
     """
-    path = path.resolve() if path.is_symlink() else path
+    path = _followed(path) if path.is_symlink() else path
     if path.exists() and not path.is_file() and not path.is_dir():
         path.write_text(text, encoding="utf-8")
         return
@@ -34,6 +35,16 @@ def write_whole(path: Path, text: str) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _followed(link: Path) -> Path:
+    try:
+        path = link.resolve()
+    except RuntimeError:  # up to Python 3.12
+        path = link
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(link))
+    return path
 
 
 def _umask() -> int:

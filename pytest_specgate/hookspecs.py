@@ -26,7 +26,7 @@ def pytest_specgate_engines() -> Mapping[str, Callable[[], Engine]]:  # type: ig
 
 
 @pytest.hookspec
-def pytest_specgate_gates() -> Sequence[Gate]:  # type: ignore[empty-body]
+def pytest_specgate_gates() -> Sequence[Gate]:  # type: ignore[empty-body]  # a hookspec has no body
     """Further gates; each is then a key under ``gates:`` and a marker ``spec_<name>``."""
 
 
@@ -55,5 +55,5 @@ def pytest_specgate_environment(
 
 
 @pytest.hookspec
-def pytest_specgate_report() -> Mapping[str, Callable[[SessionReport, Path], None]]:  # type: ignore[empty-body]
+def pytest_specgate_report() -> Mapping[str, Callable[[SessionReport, Path], None]]:  # type: ignore[empty-body]  # a hookspec has no body
     """Report kinds by the name that ``--spec-report KIND:PATH`` takes, and what writes them."""

@@ -11,6 +11,7 @@ import pytest
 
 from .config.plan import GateConfig, Inputs, Plan
 from .config.spec import ConfigError
+from .text import shown, shown_lines
 
 if TYPE_CHECKING:
     from .session import SpecSession
@@ -92,12 +93,12 @@ class GateItem(pytest.Item):
         if verdict.status == "failed":
             raise GateFailed(self.spec.judge.explain(verdict))
         if verdict.status in ("inconclusive", "skipped"):
-            pytest.skip(verdict.reason)
+            pytest.skip(shown(verdict.reason))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The verdict's own words; a traceback only for a fault of specgate itself."""
         if isinstance(excinfo.value, GateFailed | ConfigError):
-            return str(excinfo.value)
+            return shown_lines(str(excinfo.value))
         return super().repr_failure(excinfo, style)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:

@@ -28,7 +28,11 @@ class Registry:
 
     @classmethod
     def gather(cls, config: pytest.Config) -> Registry:
-        """Ask the hooks."""
+        """Ask the hooks.
+
+        Raises:
+            ConfigError: two gates whose items would have one name, of which pytest runs one.
+        """
         hook = config.hook
         external = [gate for gates in hook.pytest_specgate_gates() for gate in gates]
         engines = dict(builtin_engines())
@@ -38,6 +42,13 @@ class Registry:
         for more_reports in hook.pytest_specgate_report():
             reports.update(more_reports)
         gates = {gate.name: gate for gate in [*builtin_gates(), *external]}
+        named: dict[str, str] = {}
+        for gate in gates.values():
+            if (other := named.setdefault(gate.item, gate.name)) != gate.name:
+                raise ConfigError(
+                    f"the gates {other!r} and {gate.name!r} have one item name, {gate.item!r}: "
+                    "give each its own"
+                )
         return cls(gates, engines, reports)
 
     def isolated(self, isolation: Isolation) -> Registry:

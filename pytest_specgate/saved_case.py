@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from .config.layers import DECODING_FIELDS, Key, Layer, Setting, checked
 from .config.plan import Inputs
 from .config.prompt_file import prompt_of
-from .config.spec import ConfigError, Invalid, found, text
+from .config.spec import ConfigError, Invalid, found, nearest, text
 from .config.yaml_file import read_utf8
 from .files import file_stem, write_whole
 
@@ -18,6 +19,12 @@ if TYPE_CHECKING:
     from .measure.evidence import CaseEvidence, Evidence
 
 SCHEMA = "specgate-case/1"
+_SECTIONS: Mapping[str, tuple[str, ...]] = {
+    "pair": ("target", "draft"),
+    "decoding": ("num_draft_tokens", *DECODING_FIELDS, "chat_template_args"),
+    "prompt": ("id", "prompt", "kind"),
+}
+_REPLAYED = ("schema", "engine", *_SECTIONS)
 
 
 def save_case(
@@ -26,7 +33,8 @@ def save_case(
     """Write one case: what was asked, both outputs, and where they part.
 
     Args:
-        directory: made when missing; the file's name comes from the prompt's id.
+        directory: made when missing; the file's name comes from the prompt's id, with a digest
+            behind it where a case of that id lies there which replays something else.
         case: a prompt with its arms.
         inputs: what it was generated with.
         environment: recorded beside it; a replay does not read it.
@@ -64,9 +72,23 @@ def save_case(
         },
         "environment": dict(environment),
     }
-    path = directory / f"{file_stem(case.prompt.id)}.json"
+    path = _place(directory, case.prompt.id, document)
     write_whole(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
     return path
+
+
+def _place(directory: Path, prompt_id: str, document: Mapping[str, Any]) -> Path:
+    """Two pairs, or two sets of options, do not write over each other's case of one id."""
+    ours = json.loads(json.dumps({name: document[name] for name in _REPLAYED}))  # no tuples
+    path = directory / f"{file_stem(prompt_id)}.json"
+    try:
+        known = json.loads(read_utf8(path))
+    except (ConfigError, ValueError, RecursionError):  # none there, or none that could be replayed
+        return path
+    if not isinstance(known, dict) or {name: known.get(name) for name in _REPLAYED} == ours:
+        return path
+    digest = hashlib.sha256(json.dumps(ours, sort_keys=True).encode()).hexdigest()[:8]
+    return path.with_name(f"{path.stem}-{digest}.json")
 
 
 def read_case(path: Path) -> tuple[Layer, str]:
@@ -84,31 +106,42 @@ def read_case(path: Path) -> tuple[Layer, str]:
         raise ConfigError(
             f"{path}: not a saved case: schema must be {SCHEMA!r}, found {found(schema)}"
         )
+    parts = {name: _section(document, path, name) for name in _SECTIONS}
     layer: dict[Key, Setting] = {}
-    for section, names in (
-        ("pair", ("target", "draft")),
-        ("decoding", ("num_draft_tokens", *DECODING_FIELDS, "chat_template_args")),
-    ):
-        for name in names:
-            value = _part(document, path, section, name)
+    for section in ("pair", "decoding"):
+        for name, value in parts[section].items():
             layer[section, name] = checked(section, name, value, str(path), path.parent)
             if section == "pair" and value is None:
                 raise ConfigError(f"{path}: pair.{name} must be text, found {found(value)}")
-    entry = {name: _part(document, path, "prompt", name) for name in ("id", "prompt", "kind")}
+    if "engine" not in document:
+        raise ConfigError(f"{path}: not a whole saved case: engine is missing")
     try:
-        saved = prompt_of({**entry, "max_tokens": layer["decoding", "max_tokens"].value})
-        engine = text()(document.get("engine"))
+        max_tokens = layer["decoding", "max_tokens"].value
+        saved = prompt_of({**parts["prompt"], "max_tokens": max_tokens})
     except Invalid as error:
         raise ConfigError(f"{path}: not a whole saved case: {error}") from None
+    try:
+        engine = text()(document["engine"])
+    except Invalid as error:
+        raise ConfigError(f"{path}: engine {error}") from None
     layer["prompts", "set"] = Setting((saved,), str(path), path.parent)
     return layer, engine
 
 
-def _part(document: dict[str, Any], path: Path, section: str, name: str) -> Any:
-    part = document.get(section)
-    if not isinstance(part, dict) or name not in part:
-        raise ConfigError(f"{path}: not a whole saved case: {section}.{name} is missing")
-    return part[name]
+def _section(document: dict[str, Any], path: Path, section: str) -> dict[str, Any]:
+    """Its keys, each of them there and none besides: every one decides the output."""
+    names, given = _SECTIONS[section], document.get(section)
+    part: dict[str, Any] = given if isinstance(given, dict) else {}
+    for name in names:
+        if name not in part:
+            raise ConfigError(f"{path}: not a whole saved case: {section}.{name} is missing")
+    for name in part:
+        if name not in names:
+            raise ConfigError(
+                f"{path}: unknown key {section}.{name}{nearest(name, names)} "
+                f"(allowed: {', '.join(names)})"
+            )
+    return part
 
 
 def replay(path: Path | str, *, preflight: bool = True) -> Evidence:

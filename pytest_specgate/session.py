@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -29,6 +29,7 @@ from .report.progress import Progress
 from .report.session_report import SessionReport, session_status
 from .report.terminal import coloured, summary_lines
 from .saved_case import read_case
+from .text import shown, shown_lines
 
 _GATES_NAMES = ("gates.yaml", "gates.yml")
 _NO_PAIR = "no pair was given: use --spec-target and --spec-draft, or --spec-demo"
@@ -129,7 +130,13 @@ class SpecSession:
 
     def _prepare(self, inputs: Inputs) -> None:
         if self._demo and inputs.target == demo.demo_pair(self._demo)[0]:
-            demo.build_missing(self._demo, self._config)
+            try:
+                demo.build_missing(self._demo, self._config)
+            except OSError as error:
+                raise EngineError(
+                    f"the demo pair cannot be built: its folder {self._demo} cannot be written: "
+                    f"{error.strerror or error} (-o cache_dir=FOLDER puts it elsewhere)"
+                ) from error
 
     def _named_gates_files(self) -> list[Path]:
         """Gates files that stand on the command line themselves."""
@@ -175,7 +182,7 @@ class SpecSession:
                 problems.append(str(error))
         if problems:
             report.outcome = "failed"
-            report.longrepr = "\n".join(dict.fromkeys(problems))
+            report.longrepr = shown_lines("\n".join(dict.fromkeys(problems)))
             report.result = []
 
     def _resolve(self, item: pytest.Item) -> None:
@@ -250,7 +257,7 @@ class SpecSession:
     def need_pair(self, item: pytest.Item) -> None:
         """With --spec-require, fail a test that has no pair; otherwise it was skipped before."""
         if not self._measures(item)[0].has_pair:
-            pytest.fail(f"{_NO_PAIR} (--spec-require)", pytrace=False)
+            _fail(f"{_NO_PAIR} (--spec-require)")
 
     def judge_markers(self, item: pytest.Item) -> list[Verdict]:
         """Judge the gate markers of a test before its body runs."""
@@ -262,7 +269,7 @@ class SpecSession:
         """After the test's body: an undecided gate is not a pass."""
         undecided = [v for v in verdicts if v.status in ("inconclusive", "skipped")]
         if undecided:
-            pytest.skip("; ".join(f"{v.gate}: {v.reason}" for v in undecided))
+            pytest.skip("; ".join(f"{v.gate}: {shown(v.reason)}" for v in undecided))
 
     def inputs(self, item: pytest.Item) -> Inputs:
         """What a test measures."""
@@ -274,7 +281,7 @@ class SpecSession:
             with self._progress.running():
                 return self._store.pair(self.inputs(item))
         except EngineError as error:
-            pytest.fail(str(error), pytrace=False)
+            _fail(error)
 
     def evidence(self, item: pytest.Item) -> Evidence:
         """Evidence for a test's own inputs, with trials where a marker of it needs them."""
@@ -284,7 +291,7 @@ class SpecSession:
         evidence = self.judge.measure(inputs, measure, timed)
         errors = [case.error for case in evidence.cases if case.error]
         if errors and len(errors) == len(evidence.cases):
-            pytest.fail(errors[0], pytrace=False)
+            _fail(errors[0])
         return evidence
 
     def comparer(self, item: pytest.Item) -> Callable[..., Comparison]:
@@ -302,20 +309,23 @@ class SpecSession:
             layer = dict(inputs_layer(item, self._config.rootpath))
             file = self._base.settings if self._base else {}
             try:
-                layer |= self._builder.call_layer(text, max_tokens, num_draft_tokens, origin)
-                inputs, _ = self._builder.inputs(layer, file, call=True)
+                layer |= self._builder.call_layer(
+                    text, max_tokens, num_draft_tokens, rounds, origin
+                )
+                inputs, measure = self._builder.inputs(layer, file, call=True)
             except ConfigError as error:
-                pytest.fail(str(error), pytrace=False)
+                _fail(error)
             inputs = replace(inputs, num_draft_tokens=inputs.num_draft_tokens[:1])
             with self._progress.running():
                 if rounds:
                     campaign = self._store.fresh_campaign(inputs)
-                    evidence = campaign.rounds(inputs, Measure(1, rounds, rounds), lambda _: False)
+                    exactly = replace(measure, warmup=1)
+                    evidence = campaign.rounds(inputs, exactly, lambda _: False)
                 else:
                     evidence = self.judge.campaign(inputs).parity_pass(inputs)
             (case,) = evidence.cases
             if case.error:
-                pytest.fail(case.error, pytrace=False)
+                _fail(case.error)
             return Comparison(case, case.parity()[0], inputs.decoding)
 
         return compare
@@ -328,13 +338,14 @@ class SpecSession:
     # -- report ----------------------------------------------------------------------------------
 
     def finish(self, exitstatus: int) -> bool:
-        """End engines, write the reports asked for; False when a file was not written."""
+        """End engines, write the reports asked for; False when the session may not be green."""
         self._store.close()
         if self._config.option.collectonly or exitstatus == pytest.ExitCode.USAGE_ERROR:
             return True
         interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
         verdicts, measured = self.judge.verdicts, self.judge.measured()
-        if not (verdicts or measured or self._options.reports):
+        idle = self._options.require and not verdicts and not self._store.used
+        if not (verdicts or measured or self._options.reports or idle):
             return True
         self._report = SessionReport(
             status=session_status(verdicts, interrupted=interrupted),
@@ -343,15 +354,19 @@ class SpecSession:
             verdicts=verdicts,
             item_names={name: gate.item for name, gate in self.registry.gates.items()},
         )
+        if idle:
+            self._notes.append(
+                "ERROR: --spec-require: nothing was judged: what was collected was skipped"
+            )
         written = True
         for request in self._options.reports:
             try:
                 self.registry.reports[request.kind](self._report, request.path)
-                self._notes.append(f"{request.kind} report: {request.path}")
+                self._notes.append(shown(f"{request.kind} report: {request.path}"))
             except OSError as error:
                 written = False
-                self._notes.append(f"ERROR: {request.origin}: cannot be written: {error}")
-        return written
+                self._notes.append(shown(f"ERROR: {request.origin}: cannot be written: {error}"))
+        return written and not idle
 
     def summarize(self, reporter: Any) -> None:
         """Write the section behind pytest's own summary."""
@@ -361,3 +376,8 @@ class SpecSession:
         writer = self._config.get_terminal_writer()
         for line in [*summary_lines(self._report, writer.fullwidth), *self._notes]:
             reporter.write_line(coloured(line, writer.markup))
+
+
+def _fail(message: object) -> NoReturn:
+    """Fail the test with these words, which may be an engine's own, and no traceback."""
+    pytest.fail(shown_lines(str(message)), pytrace=False)

@@ -1,4 +1,4 @@
-"""Text from outside, made safe to show."""
+"""How figures are worded, alike everywhere, and how text from outside is made safe to show."""
 
 from __future__ import annotations
 
@@ -13,3 +13,18 @@ def shown(text: str) -> str:
     return "".join(
         ascii(char)[1:-1] if unicodedata.category(char) in _ESCAPED else char for char in text
     )
+
+
+def shown_lines(text: str) -> str:
+    """The same for text of several lines, which stay lines."""
+    return "\n".join(map(shown, text.split("\n")))
+
+
+def count(number: int, noun: str) -> str:
+    """``1 prompt``, ``24 prompts``, ``6,144 tokens``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def gigabytes(size: float) -> str:
+    """Decimal gigabytes, as mlx-lm prints them; megabytes under one hundredth of a gigabyte."""
+    return f"{size / 1e9:.2f} GB" if size >= 1e7 else f"{size / 1e6:.1f} MB"

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..gates.base import Gate
 from .gates_file import read_gates_file
-from .layers import Key, Layer, Layers, PromptSource, Setting, checked, resolve
+from .keys import CALL_ROUNDS, MAX_TOKENS, ONE_DRAFT_TOKENS
+from .layers import Key, Layer, Layers, PromptSource, Setting, resolve
 from .options import Options
 from .plan import GateConfig, Inputs, Measure, ModelRef, Plan, Prompt
-from .spec import ConfigError
+from .spec import ConfigError, Invalid, Spec, found
 
 
 @dataclass(frozen=True)
@@ -117,21 +118,38 @@ class Builder:
                 raise ConfigError(f"{gate.origin}: {gate.name}: {complaint}")
 
     def call_layer(
-        self, text: str, max_tokens: int | None, num_draft_tokens: int | None, origin: str
+        self,
+        text: str,
+        max_tokens: int | None,
+        num_draft_tokens: int | None,
+        rounds: int,
+        origin: str,
     ) -> Layer:
-        """The arguments of one ``spec_compare`` call as settings.
+        """The arguments of one ``spec_compare`` call as settings; of rounds none where 0.
 
         Raises:
             ConfigError: an argument is not allowed.
         """
         if not isinstance(text, str) or not text:
             raise ConfigError(
-                f"{origin}: the prompt must be text that is not empty, found {text!r}"
+                f"{origin}: the prompt must be text that is not empty, found {found(text)}"
             )
+
+        def setting(name: str, spec: Spec, value: Any) -> Setting:
+            try:
+                return Setting(spec(value), origin, Path())
+            except Invalid as error:
+                raise ConfigError(f"{origin}: {name} {error}") from None
+
         layer = {("prompts", "set"): Setting((Prompt("compared", text),), origin, Path())}
-        for key, value in (("max_tokens", max_tokens), ("num_draft_tokens", num_draft_tokens)):
-            if value is not None:
-                layer["decoding", key] = checked("decoding", key, value, origin, Path())
+        if max_tokens is not None:
+            layer["decoding", "max_tokens"] = setting("max_tokens", MAX_TOKENS, max_tokens)
+        if num_draft_tokens is not None:
+            one = setting("num_draft_tokens", ONE_DRAFT_TOKENS, num_draft_tokens)
+            layer["decoding", "num_draft_tokens"] = replace(one, value=(one.value,))
+        exactly = setting("rounds", CALL_ROUNDS, rounds)
+        if exactly.value:
+            layer["measure", "min_rounds"] = layer["measure", "max_rounds"] = exactly
         return layer
 
 

@@ -20,7 +20,9 @@ from .spec import (
 
 VERSION = 1
 
-DRAFT_TOKENS = integers(integer(1, MAX_DRAFT_TOKENS, why_least="0 drafts nothing"))
+ONE_DRAFT_TOKENS = integer(1, MAX_DRAFT_TOKENS, why_least="0 drafts nothing")
+DRAFT_TOKENS = integers(ONE_DRAFT_TOKENS)
+CALL_ROUNDS = integer(0, MOST_ROUNDS)  # of spec_compare, where 0 compares without times
 
 MAX_TOKENS = integer(
     1, why_least="mlx-lm's speculative path needs a limit; -1 works on the plain path alone"

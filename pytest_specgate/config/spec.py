@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from ..text import shown
+from ..text import shown_lines
 
 _MOST_BITS = 63
 
@@ -32,8 +32,7 @@ def usage_errors() -> Iterator[None]:
     try:
         yield
     except ConfigError as error:
-        lines = str(error).split("\n")
-        raise pytest.UsageError("\n".join(map(shown, lines))) from None
+        raise pytest.UsageError(shown_lines(str(error))) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,10 @@ def found(value: Any) -> str:
         return "a mapping"
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
         return "a number of too many digits"
-    return repr(value)[:80]
+    try:
+        return repr(value)[:80]
+    except Exception:  # a set of such numbers, or an object of the user's own
+        return f"a {type(value).__name__} that cannot be written out"
 
 
 def unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..config.spec import number
+from ..text import count
 from .base import BaseGate, Needs, Verdict, nothing_to_judge
-from .words import count, excluded
+from .words import excluded
 
 if TYPE_CHECKING:
     from ..measure.evidence import Evidence

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from ..config.spec import number, optional
 from ..stats import LEAST_TRIALS_P95, decide_p95_ratio, decide_p95_seconds, p95_bounds, p95_ratio
+from ..text import count
 from .base import BaseGate, Status, Verdict, nothing_to_judge
-from .words import count, excluded
+from .words import excluded, too_short
 
 if TYPE_CHECKING:
     from ..config.plan import Inputs
@@ -61,7 +62,7 @@ class LatencyGate(BaseGate):
         shared |= {
             "samples": trials,
             "evidence_text": f"{count(trials, 'trial')} an arm",
-            "details": excluded(evidence),
+            "details": (*too_short(evidence), *excluded(evidence)),
         }
         if not trials:
             return Verdict(self.name, subject, "inconclusive", "no round was completed", **shared)

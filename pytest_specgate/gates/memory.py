@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..config.spec import number, optional
+from ..text import gigabytes
 from .base import BaseGate, Verdict, nothing_to_judge
-from .words import excluded, gigabytes
+from .words import excluded
 
 if TYPE_CHECKING:
     from ..config.plan import Inputs

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..config.spec import integer, number, one_of_numbers, optional
+from ..text import count
 from .base import BaseGate, Needs, Scope, Verdict, nothing_to_judge
-from .words import count
 
 if TYPE_CHECKING:
     from ..config.plan import Inputs

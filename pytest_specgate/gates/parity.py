@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..config.spec import integer, one_of
 from ..measure.diagnosis import kind_of
-from ..text import shown
+from ..text import count, shown
 from .base import BaseGate, Needs, Scope, Verdict, nothing_to_judge
 from .parity_words import (
     ADVICE,
@@ -19,7 +19,6 @@ from .parity_words import (
     signals,
     token_ids,
 )
-from .words import count
 
 if TYPE_CHECKING:
     from ..config.plan import Inputs

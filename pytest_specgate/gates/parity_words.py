@@ -48,8 +48,11 @@ def sentence(kind: str | None, case: CaseEvidence, arm: ArmEvidence, first: int)
                 return f"the target's cache stops rewinding once {held} tokens are held ({name})"
             return f"{where}, and sooner for larger k ({name})"
         case "near-tie":
-            gap = diagnosis.check.scores.margins[first] if diagnosis.check else 0.0
-            return f"the outputs part at token {first}, where the best two lie {gap:.2g} nats apart"
+            parted = f"the outputs part at token {first}"
+            margins = diagnosis.check.scores.margins if diagnosis.check else ()
+            if first >= len(margins):  # an output that only ends sooner has no token there
+                return parted
+            return f"{parted}, where the best two lie {margins[first]:.2g} nats apart"
         case "options-differ":
             return f"the speculative path differs from token {first} on even without proposals"
         case "out-of-range-ids":

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ..text import count
 from .base import BaseGate, Needs, Scope, Status, Verdict
-from .words import count
 
 if TYPE_CHECKING:
     from ..measure.evidence import Evidence

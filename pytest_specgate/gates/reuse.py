@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..config.spec import text
 from ..measure.further import first_difference
+from ..text import count
 from .base import BaseGate, Needs, Scope, Verdict, nothing_to_judge
-from .words import count
 
 if TYPE_CHECKING:
     from ..config.plan import Inputs

@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from ..config.plan import MOST_ROUNDS
 from ..config.spec import number, one_of
-from ..stats import LEAST_ROUNDS, decide_speedup, median_speedup, rounds_needed
+from ..stats import (
+    LEAST_ROUNDS,
+    LEAST_ROUNDS_TO_FAIL,
+    decide_speedup,
+    median_speedup,
+    rounds_needed,
+)
+from ..text import count
 from .base import BaseGate, Verdict, nothing_to_judge
-from .words import count, excluded
+from .words import excluded, too_short
 
 if TYPE_CHECKING:
     from ..measure.evidence import Evidence
@@ -70,7 +77,7 @@ class SpeedupGate(BaseGate):
             "observed": estimate.value,
             "spread": estimate.interval,
             "observed_text": f"{estimate.value:.2f}x [{low:.2f}, {high:.2f}]",
-            "details": excluded(evidence),
+            "details": (*too_short(evidence), *excluded(evidence)),
         }
         match decide_speedup(ratios, least, margin):
             case "passed":
@@ -90,7 +97,8 @@ class SpeedupGate(BaseGate):
                     ),
                     **shared,
                 )
-        return Verdict(self.name, subject, "inconclusive", **_undecided(ratios, margin), **shared)
+        why = _undecided(ratios, least, margin)
+        return Verdict(self.name, subject, "inconclusive", **why, **shared)
 
 
 def _paired(evidence: Evidence) -> list[list[float]]:
@@ -98,13 +106,19 @@ def _paired(evidence: Evidence) -> list[list[float]]:
     return [row[: evidence.rounds] for row in evidence.ratios().values()]
 
 
-def _undecided(ratios: list[list[float]], margin: float) -> dict[str, Any]:
+def _undecided(ratios: list[list[float]], least: float, margin: float) -> dict[str, Any]:
     variation, needed = rounds_needed(ratios, margin)
     rounds = len(ratios[0])
     if rounds < LEAST_ROUNDS:
         return {
             "reason": f"{count(rounds, 'round')} cannot decide: it takes {LEAST_ROUNDS}",
             "advice": (f"Run again with --spec-rounds {LEAST_ROUNDS}:12",),
+        }
+    if rounds < LEAST_ROUNDS_TO_FAIL and median_speedup(ratios).value < least:
+        return {
+            "reason": f"below the limit of {least:.2f}x, but it takes {LEAST_ROUNDS_TO_FAIL} "
+            f"rounds to fail, found {rounds}",
+            "advice": (f"Run again with --spec-rounds {LEAST_ROUNDS_TO_FAIL}:12",),
         }
     more = max(needed, rounds + 1)
     advice = f"About {more} rounds would decide: --spec-rounds {LEAST_ROUNDS}:{more}; a quieter "

@@ -1,4 +1,4 @@
-"""How figures are worded, alike in every gate."""
+"""What several gates say alike."""
 
 from __future__ import annotations
 
@@ -6,16 +6,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ..measure.evidence import Evidence
-
-
-def count(number: int, noun: str) -> str:
-    """``1 prompt``, ``24 prompts``, ``6,144 tokens``."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
-def gigabytes(size: float) -> str:
-    """Decimal gigabytes, as mlx-lm prints them; megabytes under one hundredth of a gigabyte."""
-    return f"{size / 1e9:.2f} GB" if size >= 1e7 else f"{size / 1e6:.1f} MB"
 
 
 def excluded(evidence: Evidence) -> tuple[str, ...]:
@@ -43,3 +33,12 @@ def excluded(evidence: Evidence) -> tuple[str, ...]:
             why = "generating failed"
         lines.append(f"left out: {case.prompt.id} ({why})")
     return tuple(lines)
+
+
+def too_short(evidence: Evidence) -> tuple[str, ...]:
+    """Lines that name the timed prompts of which some trial gave one token, and so no decode."""
+    return tuple(
+        f"too short to time: {case.prompt.id} (1 token): its decode time is not defined"
+        for case in evidence.timed
+        if any(trial.decode_s is None for arm in case.arms.values() for trial in arm.trials)
+    )

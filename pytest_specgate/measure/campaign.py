@@ -17,7 +17,18 @@ from ..preflight import Preflight
 from .blocks import Blocks, broken_invariant, broken_ledger, count_blocks
 from .evidence import PLAIN, ArmEvidence, CaseEvidence, Evidence, Trial, arm_name, trial_of
 from .further import option_run, turn_run, with_option
-from .record import CaseKey, Record, budget_of, key_of, malformed, unlike, unsound
+from .record import (
+    CaseKey,
+    Record,
+    budget_of,
+    key_of,
+    malformed,
+    malformed_prompt,
+    malformed_scores,
+    pass_name,
+    unlike,
+    unsound,
+)
 from .rerun import Rerun
 from .watch import Step
 
@@ -108,10 +119,17 @@ class Campaign:
         return found
 
     def _encoded(self, pair: Pair, record: Record) -> tuple[int, ...]:
-        return self._store.guarded(
+        tokens = self._store.guarded(
             self._inputs,
             lambda: pair.encode(record.prompt.text, self._inputs.chat_template_args),
         )
+        self._accept(malformed_prompt(tokens))
+        return tokens
+
+    def _accept(self, problem: str | None) -> None:
+        """Refuse what an engine gave, where there is a problem with it."""
+        if problem:
+            raise EngineError(f"the engine {self._inputs.engine}: {problem}")
 
     def parity_pass(self, inputs: Inputs) -> Evidence:
         """Evidence with one observed output an arm for each prompt of inputs."""
@@ -163,9 +181,12 @@ class Campaign:
         return self._generate(pair, record, k, 0, observe=True, decoding=decoding)
 
     def _score(self, pair: Pair, prompt: Sequence[int], generation: Generation) -> Scores | None:
-        return self._store.guarded(
+        scores = self._store.guarded(
             self._inputs, lambda: pair.score(prompt, generation.tokens, self._inputs.decoding)
         )
+        if scores is not None:
+            self._accept(malformed_scores(scores, len(generation.tokens)))
+        return scores
 
     def _second_turn(self, pair: Pair, record: Record, follow_up: str, k: int | None) -> Turns:
         inputs = self._inputs
@@ -190,6 +211,7 @@ class Campaign:
         timed = [record for record in self._records.values() if record.least_rounds]
         for record in timed:
             self._observe(record)
+            self._pair_late_arms(record)
         asked = [self._records[key_of(prompt)] for prompt in inputs.prompts]
         for record in timed:
             for _ in range(0 if record.warmed else measure.warmup - 1):
@@ -233,8 +255,6 @@ class Campaign:
         }
         if not missing or PLAIN in record.errors:
             return
-        if record.rounds:  # an arm that comes late is paired in rounds of its own
-            record.arms = {name: replace(arm, trials=()) for name, arm in record.arms.items()}
         for name, k in missing.items():
             try:
                 pair = self._store.pair(self._inputs)
@@ -262,6 +282,11 @@ class Campaign:
                     return
         self._store.watcher.prompt_finished(record.prompt, self._remaining())
 
+    def _pair_late_arms(self, record: Record) -> None:
+        """An arm that is timed later than the others is paired with them in rounds anew."""
+        if any(len(record.arms[name].trials) < record.rounds for name in self._timed_arms(record)):
+            record.arms = {name: replace(arm, trials=()) for name, arm in record.arms.items()}
+
     def _arm(
         self, generation: Generation, k: int | None, prompt: Prompt, prompt_tokens: int
     ) -> ArmEvidence:
@@ -283,6 +308,7 @@ class Campaign:
             generate=lambda k: self._generate(pair, record, k, 0),
             score=partial(self._score, pair, record.tokens),
             prompt_tokens=len(record.tokens),
+            again=record.again,
         )
 
     def _round(self, records: list[Record], number: int) -> None:
@@ -304,7 +330,7 @@ class Campaign:
                 pair = self._store.pair(self._inputs)
                 generation = self._generate(pair, record, arm.num_draft_tokens, number)
             except EngineError as error:
-                record.errors[name] = f"{name}, round {number}: {error}"
+                record.errors[name] = f"{name}, {pass_name(number)}: {error}"
                 return
             blocks = _blocks_of(generation, arm.num_draft_tokens, record.prompt)
             problem = None
@@ -347,8 +373,7 @@ class Campaign:
             ),
         )
         self._spent[k is not None].append(time.perf_counter() - begin)
-        if problem := malformed(generation):
-            raise EngineError(f"the engine {self._inputs.engine}: {problem}")
+        self._accept(malformed(generation))
         return generation
 
     def _timed_arms(self, record: Record) -> list[str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from math import isnan
 
 from ..config.plan import Inputs, ParityMode, Prompt
-from ..engines.base import Generation
+from ..config.spec import Invalid, Spec, boolean, found, integer, number
+from ..engines.base import Generation, Scores
 from .blocks import broken_ledger
 from .evidence import PLAIN, ArmEvidence, CaseEvidence, arm_name
 from .further import OptionRun, TurnRun, floor_between
@@ -24,6 +26,7 @@ class Record:
         warmed: further warm-up passes are behind it.
         alone: (option, value, k) -> its runs.
         turns: (arm, what is said in the second turn) -> its runs.
+        again: k -> what was run again to name a difference.
     """
 
     prompt: Prompt
@@ -35,6 +38,7 @@ class Record:
     warmed: bool = False
     alone: dict[tuple[str, float, int], OptionRun] = field(default_factory=dict)
     turns: dict[tuple[str, str], TurnRun] = field(default_factory=dict)
+    again: dict[int | None, Generation] = field(default_factory=dict)
 
     @property
     def least_rounds(self) -> int:
@@ -83,8 +87,32 @@ def budget_of(prompt: Prompt) -> int:
     return prompt.max_tokens
 
 
-def malformed(generation: Generation) -> str | None:
+_VALUES: Mapping[str, Spec] = {
+    "tokens": integer(0),
+    "from_draft": boolean(),
+    "token_times_s": number(),
+}
+
+
+def malformed(generation: object) -> str | None:
     """What a generation lacks to be measured by, whoever made it."""
+    if not isinstance(generation, Generation):
+        return f"it gave {found(generation)} where a Generation is due"
+    for name, spec in _VALUES.items():
+        values = getattr(generation, name)
+        if not isinstance(values, tuple | list):
+            return f"{name} must be a tuple, found {found(values)}"
+        try:
+            for value in values:
+                spec.check(value)
+        except Invalid as error:
+            return f"{name} {error}"
+    try:
+        number().check(generation.e2e_s)
+    except Invalid as error:
+        return f"e2e_s {error}"
+    if not isinstance(generation.text, str):
+        return f"text must be text, found {found(generation.text)}"
     tokens, times = generation.tokens, generation.token_times_s
     if not tokens:
         return "nothing was generated: it gave no token at all"
@@ -98,6 +126,32 @@ def malformed(generation: Generation) -> str | None:
     return None
 
 
+def malformed_scores(scores: object, tokens: int) -> str | None:
+    """What the teacher-forced pass over so many tokens lacks to judge by."""
+    if not isinstance(scores, Scores):
+        return f"it gave {found(scores)} where Scores are due"
+    for name in ("logprobs", "gaps", "margins", "ulps"):
+        values = getattr(scores, name)
+        if not isinstance(values, tuple | list) or len(values) != tokens:
+            return f"{name} must be a tuple of {tokens} numbers, found {found(values)}"
+        for value in values:
+            if not isinstance(value, int | float) or isinstance(value, bool) or isnan(value):
+                return f"{name} must be numbers, found {found(value)}"
+    return None
+
+
+def malformed_prompt(tokens: object) -> str | None:
+    """Why these are no ids of a prompt."""
+    if not isinstance(tokens, tuple | list) or not tokens:
+        return f"it gave {found(tokens)} where the ids of a prompt are due"
+    try:
+        for token in tokens:
+            integer(0).check(token)
+    except Invalid as error:
+        return f"the ids of a prompt {error}"
+    return None
+
+
 def unlike(timed: Generation, observed: Generation, number: int) -> str | None:
     """How a timed run differs from the parity pass."""
     if timed.tokens == observed.tokens and timed.text == observed.text:
@@ -106,14 +160,15 @@ def unlike(timed: Generation, observed: Generation, number: int) -> str | None:
         (i for i, (a, b) in enumerate(zip(timed.tokens, observed.tokens, strict=False)) if a != b),
         min(len(timed.tokens), len(observed.tokens)),
     )
-    return f"{_where(number)} differs from the parity pass at output token {first}"
+    return f"{pass_name(number)} differs from the parity pass at output token {first}"
 
 
 def unsound(timed: Generation, prompt_tokens: int, number: int) -> str | None:
     """What the cache ledger of a timed run says, where it does not balance."""
     broken = broken_ledger(timed, prompt_tokens)
-    return f"{_where(number)}: {broken}" if broken else None
+    return f"{pass_name(number)}: {broken}" if broken else None
 
 
-def _where(number: int) -> str:
+def pass_name(number: int) -> str:
+    """A timed round by its number; what is thrown away has none."""
     return f"round {number}" if number else "a further warm-up pass"

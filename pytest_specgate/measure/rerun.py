@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ..config.plan import MAX_DRAFT_TOKENS, ParityMode
 from ..engines.base import EngineError, Generation, Scores
@@ -26,11 +26,14 @@ class Rerun:
         generate: k -> a further run; None for the plain path.
         score: the teacher-forced pass over an output; None where the engine has none.
         prompt_tokens: length of the prompt.
+        again: k -> the further run of it. Kept for the prompt: several k that fail ask for the same
+            ones.
     """
 
     generate: Callable[[int | None], Generation]
     score: Callable[[Generation], Scores | None]
     prompt_tokens: int
+    again: dict[int | None, Generation] = field(default_factory=dict)
 
     def explained(
         self, arm: ArmEvidence, plain: Generation | None, mode: ParityMode, *, sampled: bool
@@ -61,7 +64,7 @@ class Rerun:
         differences = {k: parity.first_difference}
         for other in (0, 1, min(2 * k + 1, MAX_DRAFT_TOKENS)):
             if other not in differences:
-                differences[other] = compare(plain, self.generate(other), other).first_difference
+                differences[other] = compare(plain, self._run(other), other).first_difference
         accepted = [block.accepted for block in arm.blocks.blocks] if arm.blocks else []
         check, scores = None, self.score(arm.generation)
         if scores is not None:
@@ -81,5 +84,10 @@ class Rerun:
         )
 
     def _repeats(self, k: int | None, generation: Generation) -> bool:
-        again = self.generate(k)
+        again = self._run(k)
         return again.tokens == generation.tokens and again.text == generation.text
+
+    def _run(self, k: int | None) -> Generation:
+        if k not in self.again:
+            self.again[k] = self.generate(k)
+        return self.again[k]

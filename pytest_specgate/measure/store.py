@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from ..config.plan import Inputs
-from ..engines.base import Engine, EngineError, EngineInfo, Pair
+from ..config.spec import found
+from ..engines.base import Engine, EngineError, EngineInfo, Pair, PairInfo
 from .campaign import Campaign
 from .machine import swap_used_bytes
 from .watch import Watcher
@@ -80,19 +81,22 @@ class Store:
                 self._swap_before = swap_used_bytes()
             self.watcher.loading(inputs)
             try:
-                pair = self.guarded(inputs, lambda: self._load(inputs))
+                pair, info = self.guarded(inputs, lambda: self._load(inputs))
             except EngineError as error:
                 self._unloadable[key] = error
                 raise
-            self._infos[key] = pair.info
+            self._infos[key] = info
             self._loaded = (key, pair)
         return self._loaded[1]
 
-    def _load(self, inputs: Inputs) -> Pair:
+    def _load(self, inputs: Inputs) -> tuple[Pair, PairInfo]:
         engine = self._engine(inputs.engine)
-        self.engine_info = engine.describe()
+        self.engine_info = _given(inputs, engine.describe(), EngineInfo)
         self._prepare(inputs)
-        return engine.load(inputs)
+        pair = engine.load(inputs)
+        if pair is None:
+            raise EngineError(f"the engine {inputs.engine}: load gave nothing where a pair is due")
+        return pair, _given(inputs, pair.info, PairInfo)
 
     @staticmethod
     def guarded(inputs: Inputs, call: Callable[[], Result]) -> Result:
@@ -109,6 +113,11 @@ class Store:
             message = " ".join(str(error).split())[:600]
             name = type(error).__name__
             raise EngineError(f"the engine {inputs.engine} broke: {name}: {message}") from error
+
+    @property
+    def used(self) -> bool:
+        """A pair was loaded, or could not be."""
+        return bool(self._infos or self._unloadable)
 
     def pair_info(self, inputs: Inputs) -> Any:
         """What the pair is, once it was loaded."""
@@ -132,6 +141,14 @@ class Store:
         if name not in self._engines:
             self._engines[name] = self._factories[name]()
         return self._engines[name]
+
+
+def _given(inputs: Inputs, value: Any, kind: type[Result]) -> Result:
+    if not isinstance(value, kind):
+        raise EngineError(
+            f"the engine {inputs.engine}: it gave {found(value)} where {kind.__name__} is due"
+        )
+    return value
 
 
 def _pair_key(inputs: Inputs) -> tuple[Any, ...]:

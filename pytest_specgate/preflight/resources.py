@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from ..gates.words import gigabytes
+from ..text import gigabytes
 from .finding import Finding, Subject
 
 _PADDING = 1024  # rows that a trained model may have beyond its vocabulary, never proposed

@@ -15,6 +15,7 @@ from ..config.plan import Inputs, Prompt
 from ..engines.base import Tick
 from ..measure.evidence import Trial
 from ..measure.watch import Step
+from ..text import shown
 
 _SAVE, _RESTORE, _CLEAR = "\x1b7", "\x1b8", "\x1b[K"
 _NO_WRAP, _WRAP = "\x1b[?7l", "\x1b[?7h"
@@ -127,7 +128,7 @@ class Progress:
         room = writer.fullwidth - writer.width_of_current_line - 2
         if room < _LEAST_ROOM:
             return
-        line = text.encode("ascii", "replace").decode()[:room]
+        line = shown(text).encode("ascii", "replace").decode()[:room]
         self._write(f"{_SAVE}{_NO_WRAP}{_CLEAR} {line}{_WRAP}{_RESTORE}")
         self._shown = True
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 from typing import Any, Literal
 
 from ..config.plan import Inputs
 from ..engines.base import PairInfo
 from ..gates.base import Status, Verdict
-from ..measure.blocks import Blocks
-from ..measure.evidence import PLAIN, ArmEvidence, CaseEvidence
+from ..measure.evidence import CaseEvidence
+from ..measure.kinds import KindRow, kind_rows
 
 WORST_FIRST: tuple[Status, ...] = ("failed", "inconclusive", "skipped", "passed")
 SessionStatus = Literal["passed", "failed", "inconclusive", "incomplete", "nothing judged"]
@@ -26,21 +23,6 @@ class MeasuredPair:
     inputs: Inputs
     info: PairInfo | None
     cases: tuple[CaseEvidence, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class KindRow:
-    """One prompt kind on one speculative arm; a figure is None where nothing was timed."""
-
-    kind: str
-    num_draft_tokens: int
-    prompts: int
-    plain_tokens_per_s: float | None
-    speculative_tokens_per_s: float | None
-    speedup: float | None
-    acceptance_rate: float | None
-    mean_accept_length: float | None
-    ttft_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +55,12 @@ class SessionReport:
     item_names: Mapping[str, str]
 
     def kind_rows(self) -> list[KindRow]:
-        """One row a prompt kind and speculative arm, in the order of the prompts."""
-        rows = []
-        for pair in self.measured:
-            cases = [case for case in pair.cases if PLAIN in case.arms]
-            for k in pair.inputs.num_draft_tokens:
-                for kind in dict.fromkeys(case.prompt.kind for case in cases):
-                    of_kind = [c for c in cases if c.prompt.kind == kind and f"k={k}" in c.arms]
-                    if of_kind:
-                        rows.append(_kind_row(kind, k, of_kind))
-        return rows
+        """One row a prompt kind and speculative arm, pair by pair."""
+        return [
+            row
+            for pair in self.measured
+            for row in kind_rows(pair.cases, pair.inputs.num_draft_tokens)
+        ]
 
     def gate_rows(self) -> list[GateRow]:
         """One row a gate and subject; per-prompt verdicts of a gate share one row."""
@@ -147,32 +125,4 @@ def _prompts_row(name: str, verdicts: list[Verdict]) -> GateRow:
         f"{passed} of {len(verdicts)} {limit if limit != '-' else 'passed'}",
         limit,
         f"{tokens:,} tokens",
-    )
-
-
-def _median(values: Iterable[float | None]) -> float | None:
-    present = [value for value in values if value is not None]
-    return statistics.median(present) if present else None
-
-
-def _kind_row(kind: str, k: int, cases: list[CaseEvidence]) -> KindRow:
-    def trials(pick: str) -> list[ArmEvidence]:
-        return [case.arms[pick] for case in cases]
-
-    plain, ours = trials(PLAIN), trials(f"k={k}")
-    blocks = reduce(add, (arm.blocks for arm in ours if arm.blocks is not None), Blocks())
-    return KindRow(
-        kind=kind,
-        num_draft_tokens=k,
-        prompts=len(cases),
-        plain_tokens_per_s=_median(t.decode_tokens_per_s for arm in plain for t in arm.trials),
-        speculative_tokens_per_s=_median(t.decode_tokens_per_s for arm in ours for t in arm.trials),
-        speedup=_median(
-            p.seconds_per_token / s.seconds_per_token
-            for one, other in zip(plain, ours, strict=True)
-            for p, s in zip(one.trials, other.trials, strict=False)
-        ),
-        acceptance_rate=blocks.acceptance_rate,
-        mean_accept_length=blocks.mean_accept_length,
-        ttft_s=_median(trial.ttft_s for arm in ours for trial in arm.trials),
     )

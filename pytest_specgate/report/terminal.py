@@ -11,11 +11,14 @@ from typing import Any
 from ..config.plan import ModelRef
 from ..engines.base import ModelInfo
 from ..gates.base import Verdict
-from ..gates.words import gigabytes
-from ..text import shown
-from .session_report import KindRow, SessionReport
+from ..measure.kinds import KindRow
+from ..text import gigabytes, shown
+from .session_report import SessionReport
 
 _LEAST_WIDTH = 80  # narrower terminals wrap by themselves
+_LIMIT = 3  # its column in the gate table
+_LONGEST_PART = 16  # of a limit that stays on one line
+_JOIN = "\N{NO-BREAK SPACE}"
 
 
 def explanation(name: str, verdict: Verdict) -> str:
@@ -26,13 +29,13 @@ def explanation(name: str, verdict: Verdict) -> str:
         verdict: usually failed.
     """
     # the sentence stays on one line: pytest's short summary shows the first line alone
-    lines = [f"{name} {verdict.status}: {shown(verdict.reason)}"]
+    lines = [shown(f"{name} {verdict.status}: {verdict.reason}")]
     if verdict.limit_text not in ("-", "exact") and verdict.observed_text != "-":
-        lines.append(f"  observed {verdict.observed_text}, limit {verdict.limit_text}")
-    lines += [f"  {line}" for line in verdict.details]
+        lines.append(shown(f"  observed {verdict.observed_text}, limit {verdict.limit_text}"))
+    lines += [shown(f"  {line}") for line in verdict.details]
     for number, line in enumerate(verdict.advice):
         lines += textwrap.wrap(
-            line,
+            shown(line),
             78,
             initial_indent="  To do: " if number == 0 else "  ",
             subsequent_indent="  ",
@@ -154,18 +157,27 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence
 def _gate_table(report: SessionReport, width: int) -> list[str]:
     header = ("gate", "verdict", "observed", "limit", "evidence")
     rows = [
-        [shown(row.name), row.status, row.observed, row.limit, row.evidence]
+        [shown(cell) for cell in (row.name, row.status, row.observed, row.limit, row.evidence)]
         for row in report.gate_rows()
     ]
+    for row in rows:
+        row[_LIMIT] = _joined_parts(row[_LIMIT])
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    for column, least in ((4, 12), (3, 8), (2, 16), (0, 12)):
+    longest = max(len(word) for row in rows for word in row[_LIMIT].split(" "))
+    for column, least in ((4, 12), (_LIMIT, min(longest, _LONGEST_PART)), (2, 16), (0, 12)):
         over = sum(widths) + 2 * (len(widths) - 1) - width
         widths[column] = max(min(widths[column], least), widths[column] - max(over, 0))
     folded = []
     for row in rows:
         cells = [textwrap.wrap(cell, room) or [""] for cell, room in zip(row, widths, strict=True)]
         folded += [list(line) for line in zip_longest(*cells, fillvalue="")]
-    return _table(header, folded, ())
+    return [line.replace(_JOIN, " ") for line in _table(header, folded, ())]
+
+
+def _joined_parts(limits: str) -> str:
+    """``<= 1.00x, <= 0.25 s`` with blanks that fold only behind a comma."""
+    parts = limits.split(", ")
+    return ", ".join(p.replace(" ", _JOIN) if len(p) < _LONGEST_PART else p for p in parts)
 
 
 def _figure(value: float | None, form: str) -> str:

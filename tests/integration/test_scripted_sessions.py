@@ -152,6 +152,84 @@ def test_an_engine_that_breaks_at_one_k_alone(project: pytest.Pytester, session:
     assert verdicts["speedup", "k=5"]["details"] == ["left out: b (generating failed)"]
 
 
+# -- spec_compare ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        ('"x", rounds="3"', "rounds must be a whole number, found the text '3' (allowed: 0 to *"),
+        ('"x", num_draft_tokens=[1, 3]', "num_draft_tokens must be a whole number, found a list *"),
+        ("10**5000", "the prompt must be text that is not empty, found a number of too many *"),
+    ],
+)
+def test_a_wrong_argument_of_spec_compare_is_named(
+    project: pytest.Pytester, session: Session, call: str, words: str
+) -> None:
+    """In one line with the place of the test, before anything is generated."""
+    path = project.makepyfile(test_own=f"def test_it(spec_compare):\n    spec_compare({call})\n")
+    result, report = session("test_own.py")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(f"{path}:1: test_it: spec_compare: {words}")
+    assert "pytest_specgate/" not in result.stdout.str()
+    assert report["cases"] == []
+
+
+# -- nothing judged --------------------------------------------------------------------------------
+
+SKIPPED = """
+import pytest
+
+@pytest.mark.skip(reason="later")
+@pytest.mark.spec_parity
+def test_marked(): pass
+
+@pytest.mark.skipif(True, reason="later")
+def test_fixture(spec_evidence): pass
+"""
+
+
+@pytest.mark.parametrize("how", ["option", "ini"])
+def test_required_gates_that_are_all_skipped(
+    project: pytest.Pytester, session: Session, how: str
+) -> None:
+    """By marks of the tests: the session is red and says why; without the option it is green."""
+    project.makepyfile(test_own=SKIPPED)
+    required = "--spec-require" if how == "option" else "-ospecgate_require=true"
+    result, report = session(required, "test_own.py")
+    result.assert_outcomes(skipped=2)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    line = "ERROR: --spec-require: nothing was judged: what was collected was skipped"
+    assert result.outlines.count(line) == 1
+    assert (report["status"], report["verdicts"]) == ("nothing judged", [])
+    assert session("test_own.py")[0].ret == 0
+
+
+def test_required_gates_of_a_file_that_are_all_skipped(project: pytest.Pytester) -> None:
+    """By a conftest."""
+    with_faults(
+        project,
+        "def pytest_collection_modifyitems(items):",
+        "    for item in items: item.add_marker(pytest.mark.skip(reason='later'))",
+    )
+    with_gates(project, "parity: {}")
+    assert project.runpytest(*OPTIONS, "--spec-require", "gates.yaml").ret == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["spec_compare): spec_compare('x', max_tokens=4, rounds=2)", "spec_pair): assert spec_pair"],
+)
+def test_a_required_pair_that_is_tested_by_hand(
+    project: pytest.Pytester, session: Session, body: str
+) -> None:
+    """One test of two is skipped; what the other one asserts is judgement enough."""
+    project.makepyfile(test_own=f"{SKIPPED}\ndef test_it({body}\n")
+    result, _ = session("--spec-require", "test_own.py")
+    result.assert_outcomes(skipped=2, passed=1)
+    assert result.ret == 0
+
+
 # -- one wrong k -----------------------------------------------------------------------------------
 
 
@@ -175,6 +253,31 @@ def test_a_prompt_that_is_wrong_at_one_k_alone(project: pytest.Pytester, session
         for case in report["cases"]
     }
     assert trials == {"a": {"plain": 5, "k=3": 5, "k=5": 5}, "b": {"plain": 5, "k=3": 5, "k=5": 0}}
+
+
+def test_a_prompt_that_is_wrong_with_two_sets_of_options(
+    project: pytest.Pytester, session: Session
+) -> None:
+    """Each gets a saved case, and its verdict names its own."""
+    with_faults(project, "PAIR.scripts = {'say b': Script(wrong={'k=3': (100, 1, 2)})}")
+    with_gates(project, "parity: {}")
+    project.makepyfile(
+        test_own="""
+        import pytest
+
+        @pytest.mark.spec_parity
+        @pytest.mark.spec_inputs(seed=7)
+        def test_exact(): pass
+        """
+    )
+    _, report = session("gates.yaml", "test_own.py")
+    failed = [verdict for verdict in report["verdicts"] if verdict["status"] == "failed"]
+    paths = [
+        verdict["advice"][-1].removeprefix("Replay: pytest --spec-replay ") for verdict in failed
+    ]
+    assert paths[0] == ".specgate/failures/b.json"
+    seeds = [json.loads((project.path / p).read_bytes())["decoding"]["seed"] for p in paths]
+    assert seeds == [20260928, 7]
 
 
 # -- gates of other plugins ------------------------------------------------------------------------
@@ -327,3 +430,120 @@ def test_an_undecided_gate_stands_at_its_own_line(project: pytest.Pytester) -> N
     assert "p95 cannot be estimated from 4 trials in 2 rounds" in places[1][2]
     assert places[2] == (str(path), 3, f"Skipped: speedup: {reason}")
     assert len(places) == 3
+
+
+# -- text of others --------------------------------------------------------------------------------
+
+CONTROL = "\x1b[31m\u2028\u202e\x07"
+SHOWN = "\\x1b[31m\\u2028\\u202e\\x07"
+LOUD = f"""
+class Loud(BaseGate):
+    name = "loud"
+    needs = "parity"
+
+    def judge(self, evidence, options, subject):
+        odd = {CONTROL!r}
+        if evidence.num_draft_tokens == (5,):
+            return Verdict(self.name, subject, "inconclusive", odd)
+        texts = dict(observed_text=odd, limit_text=odd, details=(odd,))
+        return self.failed(subject + odd, odd, odd, **texts)
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_specgate_gates():
+    return [Loud()]
+"""
+
+
+def safe(result: pytest.RunResult) -> str:
+    """What was shown: nothing of it can drive a terminal."""
+    shown = result.stdout.str() + result.stderr.str()
+    assert all(line.isprintable() for line in shown.split("\n"))
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("marker", "words"),
+    [
+        (f"prompts={CONTROL!r}", f"prompt set {SHOWN} not found"),
+        (f"target={CONTROL!r}, draft='d'", SHOWN),
+        (f"seed={CONTROL!r}", f"found the text '{SHOWN}'"),
+    ],
+)
+def test_control_characters_of_a_marker_are_shown_escaped(
+    project: pytest.Pytester, marker: str, words: str
+) -> None:
+    """In the error of the collection, of which every marker has a line."""
+    project.makepyfile(
+        test_own=f"""
+        import pytest
+        @pytest.mark.spec_inputs({marker})
+        def test_it(): pass
+        @pytest.mark.spec_parity(mod=1)
+        def test_that(): pass
+        """
+    )
+    result = project.runpytest("test_own.py")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert words in safe(result).replace(f"'{SHOWN}' not", f"{SHOWN} not")
+    result.stdout.fnmatch_lines(["*test_it: spec_inputs*", "*test_that: spec_parity*"])
+
+
+@pytest.mark.parametrize("step", ["load", "generate"])
+def test_control_characters_of_an_engine_are_shown_escaped(
+    project: pytest.Pytester, session: Session, step: str
+) -> None:
+    """In fixtures, in calls, in gates, in the section of the report."""
+    owner = "ENGINE" if step == "load" else "PAIR"
+    broken = f"def broken(*args, **options): raise ValueError({CONTROL!r})"
+    with_faults(project, broken, f"{owner}.{step} = broken")
+    with_gates(project, "parity: {}", "acceptance: {}")
+    project.makepyfile(
+        test_own="""
+        def test_evidence(spec_evidence): pass
+        def test_compare(spec_compare): spec_compare("x", max_tokens=4)
+        """
+    )
+    result, _ = session("-rA", "test_own.py", "gates.yaml")
+    result.assert_outcomes(failed=4, errors=1)
+    words = "the engine fake broke: ValueError: \\x1b[31m \\u202e\\x07"  # white space is one blank
+    assert safe(result).count(words) >= 5
+
+
+def test_control_characters_of_a_gate_are_shown_escaped(
+    project: pytest.Pytester, session: Session
+) -> None:
+    """Failed and undecided, of a file and of a marker."""
+    with_faults(project, LOUD)
+    with_gates(project, "loud:")
+    project.makepyfile(
+        test_own="""
+        import pytest
+        @pytest.mark.spec_loud
+        def test_it(): pass
+        """
+    )
+    for k in (3, 5):
+        result, _ = session("-rA", f"--spec-num-draft-tokens={k}", "test_own.py", "gates.yaml")
+        assert safe(result).count(SHOWN) >= 2
+
+
+def test_a_report_to_a_link_that_leads_to_itself(project: pytest.Pytester) -> None:
+    """One line, and a red session: the verdicts stand, the report is not there."""
+    (project.path / "loop").symlink_to("loop")
+    with_gates(project, "parity: {}")
+    result = project.runpytest(*OPTIONS[:3], "--spec-report=json:loop", "gates.yaml")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(passed=2)
+    lines = [line for line in result.outlines if line.startswith("ERROR: ")]
+    assert len(lines) == 1
+    assert lines[0].startswith("ERROR: --spec-report json:loop: cannot be written: ")
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+
+
+def test_control_characters_of_a_report_are_shown_escaped(project: pytest.Pytester) -> None:
+    """In its name."""
+    with_gates(project, "parity: {}")
+    report = f"--spec-report=json:{CONTROL}.json"
+    result = project.runpytest(*OPTIONS[:3], report, "gates.yaml")
+    assert result.ret == 0
+    assert f"json report: {project.path}/{SHOWN}.json" in safe(result)

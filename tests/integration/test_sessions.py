@@ -358,6 +358,21 @@ def test_the_demo_pair_is_exact(gate: Gate, pytester: pytest.Pytester) -> None:
     assert all(len(c["arms"]["plain"]["tokens"]) <= 48 for c in report["cases"])
 
 
+def test_a_demo_folder_that_cannot_be_written(gate: Gate, pytester: pytest.Pytester) -> None:
+    """The folder is to blame, not the engine."""
+    folder = pytester.mkdir(".pytest_cache") / "d"
+    folder.write_text("a file, not a folder")
+    result, report = gate(None, "--spec-demo", "-k", "parity", "-x")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    (error,) = {case["error"] for case in report["cases"]}
+    assert error.startswith(f"the demo pair cannot be built: its folder {folder}/specgate-demo-")
+    assert " cannot be written: " in error
+    shown = result.stdout.str()
+    assert error in shown
+    assert "broke" not in shown
+    assert "Traceback" not in shown
+
+
 def test_a_report_that_cannot_be_written_is_red(
     gate: Gate, pair: Path, pytester: pytest.Pytester, prompts: Callable[..., str]
 ) -> None:

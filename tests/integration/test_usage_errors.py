@@ -899,6 +899,19 @@ WRONG_MARKERS: list[tuple[str, tuple[str, ...]]] = [
     ("spec_inputs(target=10**5000, draft='d')", ("target must be text", DIGITS)),
     ("spec_speedup(min=10**5000)", ("speedup.min must be a finite number", DIGITS)),
     ("spec_speedup(10**5000)", ("takes no positional argument", DIGITS)),
+    *(
+        (f"spec_inputs({name}={value})", (f"{name} must be ", words))
+        for name in ("num_draft_tokens", "seed", "temperature", "kv_bits", "prompts", "kinds")
+        for value, words in (
+            ("{10**5000}", "found a set that cannot be written out"),
+            ("frozenset([10**5000])", "found a frozenset that cannot be written out"),
+            ("(10**5000,)", "found "),
+            ("{'a': 10**5000}", "found a mapping"),
+        )
+    ),
+    ("spec_speedup(min={10**5000})", ("speedup.min must be a number", "found a set that cannot")),
+    ("spec_parity(mode={10**5000})", ("mode must be one of exact", "found a set that cannot")),
+    ("spec_parity({10**5000})", ("no positional argument, found a set that cannot",)),
     # arguments of the chat template
     *(
         (f"spec_inputs(chat_template_args={value})", (PLAIN_JSON,))

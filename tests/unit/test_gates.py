@@ -17,10 +17,9 @@ from pytest_specgate.gates.latency import LatencyGate
 from pytest_specgate.gates.memory import MemoryGate
 from pytest_specgate.gates.parity import ParityGate
 from pytest_specgate.gates.speedup import SpeedupGate
-from pytest_specgate.gates.words import count, gigabytes
 from pytest_specgate.measure.blocks import Blocks
 from pytest_specgate.measure.evidence import ArmEvidence, CaseEvidence, Evidence
-from pytest_specgate.text import shown
+from pytest_specgate.text import count, gigabytes, shown
 from tests.fakes import (
     GB,
     engine_info,
@@ -458,6 +457,8 @@ def test_speedup_fails() -> None:
     )
     early = judge(SpeedupGate(), make_evidence(*mix(1.05, rounds=5)))
     assert early.status == "inconclusive"
+    assert early.reason == "below the limit of 1.15x, but it takes 7 rounds to fail, found 5"
+    assert early.advice == ("Run again with --spec-rounds 7:12",)
     assert SpeedupGate().wants_rounds(make_evidence(*mix(1.05)), SpeedupGate.defaults, 12)
 
 
@@ -469,6 +470,23 @@ def test_speedup_of_a_noisy_machine_is_undecided() -> None:
     assert verdict.reason.startswith("undecided after 7 rounds: the noise (CV ")
     assert re.search(r"About (\d+) rounds .* --spec-rounds 5:\1;", verdict.advice[0])
     assert SpeedupGate().wants_rounds(evidence, SpeedupGate.defaults, 12)
+
+
+@pytest.mark.parametrize(
+    ("speedup", "rounds", "words"),
+    [
+        (1.10, 5, "below the limit of 1.15x, but it takes 7 rounds to fail, found 5"),
+        (1.10, 6, "below the limit of 1.15x, but it takes 7 rounds to fail, found 6"),
+        (1.16, 5, "undecided after 5 rounds: the noise (CV "),
+        (1.10, 7, "undecided after 7 rounds: the noise (CV "),
+    ],
+)
+def test_why_a_speedup_is_undecided(speedup: float, rounds: int, words: str) -> None:
+    """Before round 7 a miss cannot be told, however quiet the machine is; then it is the noise."""
+    evidence = make_evidence(timed_case("a", NOISY[:rounds], [1 / speedup] * rounds))
+    verdict = judge(SpeedupGate(), evidence)
+    assert verdict.status == "inconclusive"
+    assert verdict.reason.startswith(words)
 
 
 def test_rounds_that_no_one_would_wait_for() -> None:
@@ -533,6 +551,20 @@ def test_sampled_outputs_are_compared_by_the_token() -> None:
     assert verdict.status == "passed"
     assert verdict.observed == pytest.approx(2.0)
     assert judge(SpeedupGate(), make_evidence(case)).status == "failed"
+
+
+@pytest.mark.parametrize("gate", [SpeedupGate(), LatencyGate()])
+def test_an_output_of_one_token_has_no_decode(gate: Gate) -> None:
+    """It is timed end to end, and said where a figure of decoding would be."""
+    short = timed_case("eos", [1.0] * 6, [0.5] * 6, tokens=(1,))
+    wrong = make_case("off", make_arm(None, tokens=(1,)), make_arm(3, tokens=(2,)))
+    verdict = judge(gate, make_evidence(*mix(2.0, rounds=6), short, wrong))
+    assert verdict.details[-2:] == (
+        "too short to time: eos (1 token): its decode time is not defined",
+        "left out: off (its output differs)",
+    )
+    assert (verdict.status, verdict.samples) == ("passed", 13 * 6)
+    assert not any("short" in line for line in judge(gate, make_evidence(*mix(2.0))).details)
 
 
 # -- latency ---------------------------------------------------------------------------------------

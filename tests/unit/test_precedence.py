@@ -379,11 +379,15 @@ def test_demo_is_a_command_line_that_its_own_options_beat() -> None:
 
 def test_arguments_of_a_call_beat_everything() -> None:
     made = builder(layer("cli", decoding__max_tokens=5, decoding__num_draft_tokens=5))
-    call = made.call_layer("text", 7, 2, "here")
-    inputs, _ = made.inputs(call, layer("file", decoding__max_tokens=3), call=True)
+    call = made.call_layer("text", 7, 2, 4, "here")
+    file = layer("file", decoding__max_tokens=3, measure__min_rounds=6, measure__max_rounds=9)
+    inputs, measure = made.inputs(call, file, call=True)
+    assert (measure.min_rounds, measure.max_rounds) == (4, 4)
     assert [(p.text, p.max_tokens) for p in inputs.prompts] == [("text", 7)]
     assert inputs.num_draft_tokens == (2,)
-    inputs, _ = made.inputs(made.call_layer("text", None, None, "here"), {}, call=True)
+    call = made.call_layer("text", None, None, 0, "here")
+    inputs, measure = made.inputs(call, file, call=True)
+    assert (measure.min_rounds, measure.max_rounds) == (6, 9)
     assert inputs.prompts[0].max_tokens == 5
     assert inputs.num_draft_tokens == (5,)
 
@@ -391,14 +395,23 @@ def test_arguments_of_a_call_beat_everything() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("", None, None), "the prompt must be text that is not empty, found ''"),
-        ((None, None, None), "the prompt must be text that is not empty, found None"),
-        (("x", 0, None), "decoding.max_tokens must be at least 1, found 0"),
-        (("x", None, 17), "decoding.num_draft_tokens must be at most 16, found 17"),
-        (("x", True, None), "decoding.max_tokens must be a whole number, found true"),
+        (("", None, None, 0), "the prompt must be text that is not empty, found the text ''"),
+        ((None, None, None, 0), "the prompt must be text that is not empty, found nothing (null)"),
+        ((10**5000, None, None, 0), "the prompt must be text that is not empty, found a number"),
+        (("x", 0, None, 0), "max_tokens must be at least 1, found 0"),
+        (("x", True, None, 0), "max_tokens must be a whole number, found true"),
+        (("x", None, 17, 0), "num_draft_tokens must be at most 16, found 17"),
+        (("x", None, [1, 3], 0), "num_draft_tokens must be a whole number, found a list"),
+        (("x", None, None, "3"), "rounds must be a whole number, found the text '3'"),
+        (("x", None, None, 1.5), "rounds must be a whole number, found 1.5"),
+        (("x", None, None, True), "rounds must be a whole number, found true"),
+        (("x", None, None, None), "rounds must be a whole number, found nothing (null)"),
+        (("x", None, None, -1), "rounds must be at least 0, found -1 (allowed: 0 to 1000)"),
+        (("x", None, None, 1001), "rounds must be at most 1000, found 1001"),
+        (("x", None, None, 10**5000), "rounds must be at most 1000, found a number of too many"),
     ],
 )
-def test_wrong_argument_of_a_call(arguments: tuple[Any, Any, Any], words: str) -> None:
+def test_wrong_argument_of_a_call(arguments: tuple[Any, Any, Any, Any], words: str) -> None:
     with pytest.raises(ConfigError) as caught:
         builder().call_layer(*arguments, "test_x.py:3: test_x: spec_compare")
     assert str(caught.value).startswith(f"test_x.py:3: test_x: spec_compare: {words}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
@@ -200,6 +201,32 @@ def test_long_evidence_is_folded() -> None:
     assert len(folded) > 1
     assert " ".join(folded) == words
     assert max(map(len, lines)) <= 80
+
+
+def test_limits_fold_behind_a_comma_alone() -> None:
+    """``<= 0.25 s`` stays whole, however little room there is."""
+    limits = "<= 1.00x, <= 0.25 s, >= 10% free"
+    report = make_report(
+        replace(
+            SPEEDUP, limit_text=limits, observed_text="observed " * 6, evidence_text="much " * 9
+        )
+    )
+    lines = summary_lines(report, 80)
+    start = next(i for i, line in enumerate(lines) if line.startswith("speedup"))
+    begin, end = (lines[start - 1].index(word) for word in ("limit", "evidence"))
+    column = [line[begin:end].strip() for line in lines[start : start + 3]]
+    assert column == ["<= 1.00x,", "<= 0.25 s,", ">= 10% free"]
+    assert max(map(len, lines)) <= 80
+    assert all(line.isascii() for line in lines)
+
+
+def test_a_limit_in_many_words_is_folded() -> None:
+    """Of a gate of another plugin: the table keeps its width."""
+    words = "at most one in a thousand tokens, and never two in a row"
+    report = make_report(replace(SPEEDUP, limit_text=words, evidence_text="much " * 9))
+    lines = summary_lines(report, 80)
+    assert max(map(len, lines)) <= 80
+    assert all(line.isascii() for line in lines)
 
 
 def test_several_k_are_told_apart() -> None:
@@ -657,6 +684,18 @@ def test_a_write_follows_a_link(tmp_path: Path) -> None:
     ]
 
 
+def test_a_link_that_leads_to_itself(tmp_path: Path) -> None:
+    """By itself or by another one, as a file or as a folder: an OSError, and all links stay."""
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "to").symlink_to("fro")
+    (tmp_path / "fro").symlink_to("to")
+    before = {path: path.readlink() for path in tmp_path.iterdir()}
+    for name in ("loop", "to", "loop/out.json"):
+        with pytest.raises(OSError, match="loop" if name != "to" else "to"):
+            write_whole(tmp_path / name, "x")
+    assert {path: path.readlink() for path in tmp_path.iterdir()} == before
+
+
 def test_a_folder_that_is_a_link(tmp_path: Path) -> None:
     """The file lands where the link leads."""
     (tmp_path / "real").mkdir()
@@ -860,6 +899,51 @@ def test_an_id_cannot_leave_the_folder(tmp_path: Path) -> None:
     assert restored(path).prompts[0].id == "../../etc/x"
 
 
+OTHERS: Mapping[str, Inputs] = {
+    "pair": replace(WHOLE, draft=ModelRef("org/other")),
+    "k": replace(WHOLE, num_draft_tokens=(5,)),
+    "decoding": replace(WHOLE, decoding=replace(WHOLE.decoding, kv_bits=8)),
+    "engine": replace(WHOLE, engine="mine"),
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_two_cases_of_one_id_are_both_kept(tmp_path: Path, what: str) -> None:
+    """What replays something else gets a name of its own; the same again goes where it was."""
+    for _ in range(2):
+        first = save_case(tmp_path, PARTED, WHOLE, ENVIRONMENT)
+        second = save_case(tmp_path, PARTED, OTHERS[what], ENVIRONMENT)
+        assert first == tmp_path / "sum-02.json"
+        assert re.fullmatch(r"sum-02-[0-9a-f]{8}\.json", second.name)
+        assert set(tmp_path.iterdir()) == {first, second}
+    assert restored(first) == WHOLE
+    assert restored(second) == OTHERS[what]
+
+
+def test_a_case_with_tuples_goes_where_it_was(tmp_path: Path) -> None:
+    """JSON has lists alone."""
+    inputs = replace(WHOLE, chat_template_args={"names": ("a", "b")})
+    paths = {save_case(tmp_path, PARTED, inputs, {}) for _ in range(2)}
+    assert paths == set(tmp_path.iterdir()) == {tmp_path / "sum-02.json"}
+
+
+def test_another_text_of_one_id_is_kept_apart(tmp_path: Path) -> None:
+    """An id may stand for one text in a file and another one in a marker."""
+    save_case(tmp_path, PARTED, WHOLE, {})
+    prompt = replace(WHOLE.prompts[0], text="another")
+    save_case(tmp_path, replace(PARTED, prompt=prompt), WHOLE, {})
+    texts = {restored(path).prompts[0].text for path in tmp_path.iterdir()}
+    assert texts == {WHOLE.prompts[0].text, "another"}
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff", b"[" * 100_000], ids=repr)
+def test_what_is_no_case_gives_way_to_one(tmp_path: Path, data: bytes) -> None:
+    """Cut short by a full disk, say."""
+    (tmp_path / "sum-02.json").write_bytes(data)
+    assert save_case(tmp_path, PARTED, WHOLE, {}) == tmp_path / "sum-02.json"
+    assert restored(tmp_path / "sum-02.json") == WHOLE
+
+
 def saved(tmp_path: Path) -> dict[str, Any]:
     """A whole case as a document."""
     document: dict[str, Any] = json.loads(
@@ -905,6 +989,46 @@ def test_a_case_with_a_section_missing(tmp_path: Path, section: str) -> None:
     del document[section]
     message = refused(tmp_path, document)
     assert message.endswith(f": not a whole saved case: {section}.{NEEDED[section][0]} is missing")
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "words"),
+    [
+        (
+            "decoding",
+            "top_p",
+            "unknown key decoding.top_p (allowed: num_draft_tokens, max_tokens, ",
+        ),
+        (
+            "decoding",
+            "prefil_step_size",
+            "decoding.prefil_step_size; did you mean 'prefill_step_size'? (allowed: ",
+        ),
+        ("pair", "engine", "unknown key pair.engine (allowed: target, draft)"),
+        (
+            "prompt",
+            "promt",
+            "prompt.promt; did you mean 'prompt'? (allowed: id, prompt, kind)",
+        ),
+    ],
+)
+def test_a_case_with_a_key_of_a_newer_version(
+    tmp_path: Path, section: str, key: str, words: str
+) -> None:
+    """It would decide the output there, so leaving it out would replay something else."""
+    document = saved(tmp_path)
+    document[section][key] = 0.9
+    assert words in refused(tmp_path, document)
+
+
+def test_a_case_without_an_engine(tmp_path: Path) -> None:
+    """The key is named, as is what it holds."""
+    document = saved(tmp_path)
+    assert refused(tmp_path, {**document, "engine": 3}).endswith(
+        "case.json: engine must be text, found 3 (allowed: text)"
+    )
+    del document["engine"]
+    assert refused(tmp_path, document).endswith(": not a whole saved case: engine is missing")
 
 
 @pytest.mark.parametrize("role", ["target", "draft"])

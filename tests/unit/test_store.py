@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from pytest_specgate.config.plan import Inputs, Measure, Prompt
-from pytest_specgate.engines.base import EngineError, EngineInfo, Generation
+from pytest_specgate.engines.base import EngineError, EngineInfo, Generation, Scores
 from pytest_specgate.gates import builtin_gates
 from pytest_specgate.gates.base import Gate, Verdict
 from pytest_specgate.measure.evidence import Evidence, Trial
@@ -155,6 +156,21 @@ def test_a_late_k_is_timed_with_the_others_anew() -> None:
     assert case.plain.generation == before.plain.generation  # the parity pass holds
     assert list(other.arms) == ["plain", "k=3"]  # of the other prompt nothing was asked
     assert bench.pair.counted[("say b", "plain")] == 1 + 5
+
+
+def test_a_late_k_for_parity_alone_leaves_the_trials() -> None:
+    """Nothing is timed anew until a gate wants the late k timed."""
+    bench, inputs = Bench(), make_inputs(make_prompts("a"), 3)
+    before = bench.rounds(inputs)
+    late = replace(inputs, num_draft_tokens=(5,))
+    bench.parity(late)
+    evidence = bench.store.campaign(inputs).evidence(inputs)
+    assert trials_of(evidence) == trials_of(before) == {"a": {"plain": 5, "k=3": 5}}
+    assert bench.pair.counted["say a", "plain"] == 1 + 5
+    assert trials_of(bench.rounds(late)) == {"a": {"plain": 5, "k=5": 5}}
+    assert trials_of(bench.known(inputs, 3)) == {"a": {"plain": 5, "k=3": 5}}
+    assert bench.pair.counted["say a", "plain"] == 1 + 5 + 5
+    assert bench.pair.counted["say a", "k=5"] == 1 + 5
 
 
 def test_a_late_k_for_every_prompt_fills_whole_rounds() -> None:
@@ -449,6 +465,34 @@ def test_a_prompt_that_fails_parity_is_never_timed() -> None:
 AT_FIVE = {"say b": Script(wrong={"k=5": (100, 101, 9, 9, 9, 9, 9, 9)})}
 
 
+def test_several_k_that_fail_share_what_is_run_again() -> None:
+    """Plain and k = 0 once a prompt, also for a k that comes late; each k once more at most."""
+    wrong = (100, 101, 9, 9, 9, 9, 9, 9)
+    script = Script(wrong={f"k={k}": wrong for k in (1, 3, 5)})
+    bench, inputs = Bench(FakePair({"say a": script})), make_inputs(make_prompts("a"), 1, 3)
+    bench.parity(inputs)
+    evidence = bench.parity(replace(inputs, num_draft_tokens=(1, 3, 5)))
+    assert bench.pair.counted == {
+        ("say a", "plain"): 2,
+        ("say a", "k=0"): 1,
+        ("say a", "k=1"): 2,
+        ("say a", "k=3"): 2,
+        ("say a", "k=5"): 2,
+        ("say a", "k=7"): 1,
+        ("say a", "k=11"): 1,
+    }
+    found = [arm.diagnosis for arm in evidence.cases[0].speculative]
+    assert [d.differences if d else None for d in found] == [
+        {1: 2, 3: 2},
+        {1: 2, 3: 2, 7: None},
+        {1: 2, 5: 2, 11: None},
+    ]
+    for diagnosis in found:
+        assert diagnosis is not None
+        assert (diagnosis.plain_repeats, diagnosis.speculative_repeats) == (True, True)
+        assert diagnosis.zero_draft_equal
+
+
 def test_a_prompt_that_is_wrong_at_one_k_is_timed_and_judged_at_the_other() -> None:
     """k = 5 parts on one prompt: k = 3 is judged on both, k = 5 on the other alone."""
     bench, inputs = Bench(FakePair(AT_FIVE)), make_inputs(make_prompts("a", "b"), 3, 5)
@@ -703,6 +747,13 @@ def test_an_engine_that_breaks_in_a_round() -> None:
     )
 
 
+def test_an_engine_that_breaks_in_a_further_warm_up_pass() -> None:
+    """It is thrown away, so it is no round."""
+    bench = Bench(FakePair(raises={("say a", "k=3", 1): EngineError("out of memory")}))
+    evidence = bench.rounds(make_inputs(make_prompts("a"), 3), Measure(2, 5, 5))
+    assert evidence.cases[0].error == "k=3, a further warm-up pass: out of memory"
+
+
 def test_a_long_message_of_an_engine_is_cut() -> None:
     """600 characters of it."""
     bench = Bench(FakePair(raises={("say a", "plain", 0): ValueError("x" * 10_000)}))
@@ -763,17 +814,17 @@ def test_an_interrupt_is_no_fault_of_the_engine() -> None:
 class BentPair(FakePair):
     """A pair whose generations are bent on one arm."""
 
-    bend: Callable[[Generation], Generation] = lambda generation: generation
+    bend: Callable[[Any], Any] = lambda generation: generation
     arm: str = "plain"
 
-    def generate(self, *args: Any, **options: Any) -> Generation:
+    def generate(self, *args: Any, **options: Any) -> Any:
         """The script, bent."""
         generation = super().generate(*args, **options)
         return self.bend(generation) if self.made[-1][1] == self.arm else generation
 
 
 LENGTHS = "{} tokens, {} from_draft flags and {} token times should be as many"
-BENT: Mapping[str, tuple[Callable[[Generation], Generation], str]] = {
+BENT: Mapping[str, tuple[Callable[[Any], Any], str]] = {
     "a flag too few": (
         lambda g: replace(g, from_draft=g.from_draft[:-1]),
         LENGTHS.format(8, 7, 8),
@@ -803,12 +854,43 @@ BENT: Mapping[str, tuple[Callable[[Generation], Generation], str]] = {
     ),
     "times that are no numbers": (
         lambda g: replace(g, token_times_s=(float("nan"),) * 8),
-        "times out of order: nan s, nan s, 4.0 s in all",
+        "token_times_s must be a finite number, found nan",
+    ),
+    "one time that is no number": (
+        lambda g: replace(g, token_times_s=(*g.token_times_s[:3], None, *g.token_times_s[4:])),
+        "token_times_s must be a number, found nothing (null)",
+    ),
+    "one time without an end": (
+        lambda g: replace(g, token_times_s=(*g.token_times_s[:3], math.inf, *g.token_times_s[4:])),
+        "token_times_s must be a finite number, found inf",
+    ),
+    "null for times": (
+        lambda g: replace(g, token_times_s=None),
+        "token_times_s must be a tuple, found nothing (null)",
     ),
     "a time in all that is no number": (
         lambda g: replace(g, e2e_s=float("nan")),
-        "times out of order: 0.5 s, 4.0 s, nan s in all",
+        "e2e_s must be a finite number, found nan",
     ),
+    "a time in all without an end": (
+        lambda g: replace(g, e2e_s=math.inf),
+        "e2e_s must be a finite number, found inf",
+    ),
+    "null for the time in all": (
+        lambda g: replace(g, e2e_s=None),
+        "e2e_s must be a number, found nothing (null)",
+    ),
+    "null for text": (lambda g: replace(g, text=None), "text must be text, found nothing (null)"),
+    "tokens that are text": (
+        lambda g: replace(g, tokens=("a",) * 8),
+        "tokens must be a whole number, found the text 'a'",
+    ),
+    "flags that are numbers": (
+        lambda g: replace(g, from_draft=(1,) * 8),
+        "from_draft must be true or false, found 1",
+    ),
+    "nothing": (lambda g: None, "it gave nothing (null) where a Generation is due"),
+    "a mapping": (lambda g: {"tokens": g.tokens}, "it gave a mapping where a Generation is due"),
 }
 
 
@@ -822,6 +904,79 @@ def test_a_generation_that_cannot_be_measured_by(what: str, arm: str, where: str
     assert evidence.cases[0].error == f"{where}the engine fake: {words}"
     assert evidence.timed == ()
     assert bench.pair.counted["say a", arm] == 1
+
+
+@pytest.mark.parametrize(
+    ("tokens", "words"),
+    [
+        (None, "it gave nothing (null) where the ids of a prompt are due"),
+        ((), "it gave a list where the ids of a prompt are due"),
+        (("a",), "the ids of a prompt must be a whole number, found the text 'a'"),
+    ],
+)
+def test_a_prompt_that_is_encoded_to_no_ids(
+    tokens: Any, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused, and nothing generated."""
+    bench = Bench()
+    monkeypatch.setattr(bench.pair, "encode", lambda *_: tokens)
+    evidence = bench.rounds(make_inputs(make_prompts("a"), 3))
+    assert evidence.cases[0].error == f"the engine fake: {words}"
+    assert bench.pair.made == []
+
+
+GOOD = Scores((0.0,) * 8, (0.0,) * 8, (1.0,) * 8, (0.01,) * 8)
+NOT_EIGHT = "must be a tuple of 8 numbers, found "
+
+
+@pytest.mark.parametrize(
+    ("scores", "words"),
+    [
+        ((), "it gave a list where Scores are due"),
+        (replace(GOOD, gaps=(0.0,) * 7), f"gaps {NOT_EIGHT}a list"),
+        (replace(GOOD, ulps=cast(Any, None)), f"ulps {NOT_EIGHT}nothing (null)"),
+        (replace(GOOD, gaps=(math.nan,) * 8), "gaps must be numbers, found nan"),
+        (replace(GOOD, logprobs=cast(Any, (None,) * 8)), "logprobs must be numbers, found nothing"),
+    ],
+)
+def test_scores_that_cannot_be_judged_by(
+    scores: Any, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A gap that is no number would pass for a tie."""
+    bench = Bench()
+    monkeypatch.setattr(bench.pair, "score", lambda *_: scores)
+    evidence = bench.parity(replace(make_inputs(make_prompts("a"), 3), parity="scored"))
+    assert (evidence.cases[0].error or "").startswith(
+        f"with the draft (k=3): the engine fake: {words}"
+    )
+
+
+def raises(*_: object) -> None:
+    """As an engine would that was never run."""
+    raise ValueError("no such thing")
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "value", "words"),
+    [
+        ("engine", "describe", lambda: None, ": it gave nothing (null) where EngineInfo is due"),
+        ("engine", "describe", raises, " broke: ValueError: no such thing"),
+        ("engine", "load", lambda _: None, ": load gave nothing where a pair is due"),
+        ("engine", "load", lambda _: 5, " broke: AttributeError: 'int' object has no attribute"),
+        ("pair", "info", property(lambda _: None), ": it gave nothing (null) where PairInfo is"),
+        ("pair", "info", property(raises), " broke: ValueError: no such thing"),
+    ],
+)
+def test_a_pair_that_is_none(
+    owner: str, name: str, value: Any, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One sentence, told of every prompt."""
+    bench = Bench()
+    monkeypatch.setattr(bench.engine if owner == "engine" else FakePair, name, value)
+    evidence = bench.rounds(make_inputs(make_prompts("a", "b"), 3))
+    for case in evidence.cases:
+        assert (case.error or "").startswith(f"the engine fake{words}")
+    assert evidence.pair is None
 
 
 def test_a_prompt_that_cannot_be_encoded() -> None:
