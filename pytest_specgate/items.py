@@ -61,6 +61,7 @@ class GatesFile(pytest.File):
         name = self.spec.registry.gates[config.name].item
         item: GateItem = GateItem.from_parent(self, name=f"{name}[{suffix}]" if suffix else name)
         item.config_of_gate, item.inputs, item.subject = config, inputs, subject
+        self.spec.group(item, (config,))
         return item
 
 

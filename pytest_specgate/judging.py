@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +16,9 @@ from .gates.base import Gate, Verdict
 from .items import GateItem
 from .measure.campaign import Campaign
 from .measure.evidence import Evidence
+from .measure.lock import Busy
 from .measure.store import Store
+from .parallel import why_untimed
 from .registry import Registry
 from .report.junit import properties
 from .report.session_report import WORST_FIRST, MeasuredPair
@@ -77,11 +80,21 @@ class Judge:
         measure: Measure,
         gate: Gate | None,
         wants: Callable[[Evidence], bool] = lambda _: False,
+        untimed: str | None = None,
     ) -> Evidence:
-        """Evidence as the gate needs it; one pass of either path where no gate asks."""
+        """Evidence as the gate needs it; one pass of either path where no gate asks.
+
+        Args:
+            inputs, measure: what is measured.
+            gate: that asks.
+            wants: further rounds.
+            untimed: why nothing may be timed.
+        """
         campaign = self.campaign(inputs)
-        with self._progress.running():
+        with self._progress.running(), self.together():
             if gate is not None and gate.needs == "rounds":
+                if untimed:
+                    return replace(campaign.parity_pass(inputs), busy=untimed)
                 return campaign.rounds(inputs, measure, wants)
             passes = {
                 "preflight": campaign.preflight_pass,
@@ -89,6 +102,15 @@ class Judge:
                 "reuse": campaign.reuse_pass,
             }
             return passes.get(gate.needs if gate else "", campaign.parity_pass)(inputs)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Around what is generated; fails the test where somebody who times does not end."""
+        try:
+            with self._store.together():
+                yield
+        except Busy as busy:
+            pytest.fail(str(busy), pytrace=False)
 
     def item(self, item: GateItem) -> Verdict:
         """The verdict of one gate item."""
@@ -111,7 +133,8 @@ class Judge:
                 if peer.needs == "rounds"
             )
 
-        evidence = self.measure(item.inputs, item.plan.measure, gate, wants)
+        untimed = why_untimed(item)
+        evidence = self.measure(item.inputs, item.plan.measure, gate, wants, untimed)
         return self._record(item, gate.judge(evidence, options, item.subject), item.inputs)
 
     def markers(
@@ -131,7 +154,7 @@ class Judge:
                 ) -> bool:
                     return gate.wants_rounds(evidence, config.options, measure.max_rounds)
 
-                evidence = self.measure(part, measure, gate, wants)
+                evidence = self.measure(part, measure, gate, wants, why_untimed(item))
                 verdict = gate.judge(evidence, config.options, subject)
                 verdicts.append(self._record(item, verdict, part))
         failed = [verdict for verdict in verdicts if verdict.status == "failed"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -171,6 +172,19 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     session = config.stash.get(SESSION, None)
     return session.announcement() if session else []
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    if SESSION in node.config.stash or "specgate" in getattr(node, "workeroutput", {}):
+        _session(node.config).take_over(node)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    session = item.config.stash.get(SESSION, None)
+    with session.at_work() if session else nullcontext():
+        return (yield)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

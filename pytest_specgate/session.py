@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
-from . import demo
+from . import demo, parallel
 from .config.build import Builder, base_options
 from .config.gates_file import default_gates_file
 from .config.markers import gate_configs, inputs_layer, item_origin
@@ -22,6 +23,7 @@ from .gates.base import Verdict
 from .items import GateItem, GatesFile
 from .judging import Judge
 from .measure.evidence import Comparison, Evidence
+from .measure.lock import Busy, MachineLock, lock_path
 from .measure.store import Store
 from .prompts import builtin
 from .registry import Registry
@@ -63,8 +65,10 @@ class SpecSession:
             self._progress,
             self._prepare,
             preflight=not self._options.no_preflight,
+            lock=MachineLock(lock_path(self._elsewhere()), waiting=self._progress.waiting),
         )
         self.judge = Judge(config, self.registry, self._store)
+        self._workers: list[parallel.Findings] = []
         self._plans: dict[Path, Plan] = {}
         self._base: Plan | None = None
         self._default_file: Path | None = None
@@ -76,8 +80,11 @@ class SpecSession:
             self._plan_gates()
         if not self._plans:
             self._builder.inputs({}, {})  # wrong options are told also where nothing is gated
-        if any(plan.inputs.has_pair for plan in self._plans.values()):
-            self._check_parallel("specgate")
+
+    def _elsewhere(self) -> str:
+        """The spec of a gateway to another machine, which is then the one that is measured."""
+        spec = self._options.isolation.spec if self._options.isolation else ""
+        return spec if spec.startswith(("ssh", "socket", "vagrant")) else ""
 
     # -- plans ---------------------------------------------------------------------------------
 
@@ -110,14 +117,6 @@ class SpecSession:
             self._config.args[:] = [str(path)]
         else:
             self._config.args.append(str(path))
-
-    def _check_parallel(self, origin: str) -> None:
-        workers = getattr(self._config.option, "numprocesses", None)
-        if workers or hasattr(self._config, "workerinput"):
-            raise ConfigError(
-                f"{origin}: time and memory are measured, which workers side by side would spoil: "
-                "run the gates without -n (or with -n 0)"
-            )
 
     def _prompt_set(self, name: str) -> Any:
         given = self._config.hook.pytest_specgate_prompts(name=name)
@@ -190,10 +189,15 @@ class SpecSession:
         inputs, measure = self._builder.inputs(layer, self._base.settings if self._base else {})
         configs = gate_configs(item, self.registry.gates, base_options(self._base))
         self._builder.check(configs, inputs)
-        if inputs.has_pair:
-            self._check_parallel(item_origin(item, "specgate"))
         item.stash[_INPUTS] = (self._builder.asked_by(configs, inputs), measure)
         item.stash[_GATES] = configs
+        self.group(item, configs)
+
+    def group(self, item: pytest.Item, configs: Iterable[GateConfig]) -> None:
+        """In a worker of pytest-xdist: all that is timed goes to one worker, where groups hold."""
+        timed = any(self.registry.gates[config.name].needs == "rounds" for config in configs)
+        if timed and parallel.is_worker(self._config):
+            item.add_marker(pytest.mark.xdist_group(parallel.GROUP))
 
     def _measures(self, item: pytest.Item) -> tuple[Inputs, Measure]:
         if isinstance(item, GateItem):
@@ -252,6 +256,15 @@ class SpecSession:
         span = f"{least:,}" if least == most else f"{least:,} to {most:,}"
         return [f"specgate: {span} generations planned; the time left is shown after the first"]
 
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Around a whole test in a worker of pytest-xdist, so that nothing is timed meanwhile."""
+        with ExitStack() as stack:
+            if parallel.is_worker(self._config):
+                with suppress(Busy):  # nothing of this test is timed: it need not wait for ever
+                    stack.enter_context(self._store.together())
+            yield
+
     # -- items and fixtures ----------------------------------------------------------------------
 
     def need_pair(self, item: pytest.Item) -> None:
@@ -288,7 +301,8 @@ class SpecSession:
         inputs, measure = self._measures(item)
         gates = [self.registry.gates[config.name] for config in item.stash.get(_GATES, ())]
         timed = next((gate for gate in gates if gate.needs == "rounds"), None)
-        evidence = self.judge.measure(inputs, measure, timed)
+        untimed = parallel.why_untimed(item)
+        evidence = self.judge.measure(inputs, measure, timed, untimed=untimed)
         errors = [case.error for case in evidence.cases if case.error]
         if errors and len(errors) == len(evidence.cases):
             _fail(errors[0])
@@ -316,7 +330,7 @@ class SpecSession:
             except ConfigError as error:
                 _fail(error)
             inputs = replace(inputs, num_draft_tokens=inputs.num_draft_tokens[:1])
-            with self._progress.running():
+            with self._progress.running(), self.judge.together():
                 if rounds:
                     campaign = self._store.fresh_campaign(inputs)
                     exactly = replace(measure, warmup=1)
@@ -324,8 +338,8 @@ class SpecSession:
                 else:
                     evidence = self.judge.campaign(inputs).parity_pass(inputs)
             (case,) = evidence.cases
-            if case.error:
-                _fail(case.error)
+            if problem := case.error or evidence.busy:
+                _fail(problem)
             return Comparison(case, case.parity()[0], inputs.decoding)
 
         return compare
@@ -337,21 +351,36 @@ class SpecSession:
 
     # -- report ----------------------------------------------------------------------------------
 
+    def take_over(self, node: Any) -> None:
+        """A worker of pytest-xdist has ended."""
+        if (found := parallel.handed_over(node)) is not None:
+            self._workers.append(found)
+        else:
+            self._notes.append("a worker ended early: what it had measured is lost")
+
+    def _findings(self) -> parallel.Findings:
+        own = parallel.Findings(self.judge.verdicts, self.judge.measured(), self._store.used)
+        return parallel.joined([own, *self._workers]) if self._workers else own
+
     def finish(self, exitstatus: int) -> bool:
         """End engines, write the reports asked for; False when the session may not be green."""
         self._store.close()
         if self._config.option.collectonly or exitstatus == pytest.ExitCode.USAGE_ERROR:
             return True
+        found = self._findings()
+        if parallel.is_worker(self._config):
+            facts = self.judge.facts() if found.used else None
+            parallel.hand_over(self._config, replace(found, facts=facts))
+            return True
         interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
-        verdicts, measured = self.judge.verdicts, self.judge.measured()
-        idle = self._options.require and not verdicts and not self._store.used
-        if not (verdicts or measured or self._options.reports or idle):
+        idle = self._options.require and not found.verdicts and not found.used
+        if not (found.verdicts or found.measured or self._options.reports or idle):
             return True
         self._report = SessionReport(
-            status=session_status(verdicts, interrupted=interrupted),
-            environment=self.judge.facts(),
-            measured=measured,
-            verdicts=verdicts,
+            status=session_status(found.verdicts, interrupted=interrupted),
+            environment=found.facts or self.judge.facts(),
+            measured=found.measured,
+            verdicts=found.verdicts,
             item_names={name: gate.item for name, gate in self.registry.gates.items()},
         )
         if idle:

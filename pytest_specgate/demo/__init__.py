@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ..config.plan import ModelRef
+from ..measure.lock import MachineLock
 
 if TYPE_CHECKING:
     from .constructed import PairRecipe
@@ -56,14 +57,21 @@ def build_missing(directory: Path, config: pytest.Config) -> None:
 
     Raises:
         OSError: the folder cannot be written.
+        Busy: another session did not end building it.
     """
-    from .constructed import build
-
     if (directory / "draft" / "config.json").exists():
         return
     if cache := getattr(config, "cache", None):
         cache.mkdir(directory.name)  # with pytest's own .gitignore beside it
     directory.mkdir(parents=True, exist_ok=True)
+    with MachineLock(directory / "building.lock").alone():
+        if not (directory / "draft" / "config.json").exists():
+            _build_in(directory)
+
+
+def _build_in(directory: Path) -> None:
+    from .constructed import build
+
     work = Path(tempfile.mkdtemp(prefix=".building-", dir=directory))
     try:
         build(work, recipe())

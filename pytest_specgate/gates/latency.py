@@ -9,7 +9,7 @@ from ..config.spec import number, optional
 from ..stats import LEAST_TRIALS_P95, decide_p95_ratio, decide_p95_seconds, p95_bounds, p95_ratio
 from ..text import count
 from .base import BaseGate, Status, Verdict, nothing_to_judge
-from .words import excluded, too_short
+from .words import excluded, too_short, untimed
 
 if TYPE_CHECKING:
     from ..config.plan import Inputs
@@ -65,7 +65,7 @@ class LatencyGate(BaseGate):
             "details": (*too_short(evidence), *excluded(evidence)),
         }
         if not trials:
-            return Verdict(self.name, subject, "inconclusive", "no round was completed", **shared)
+            return Verdict(self.name, subject, "inconclusive", untimed(evidence), **shared)
         plain = [[t.e2e_s for t in case.plain.trials[:rounds]] for case in evidence.timed]
         ours = [[t.e2e_s for t in c.speculative[0].trials[:rounds]] for c in evidence.timed]
         pooled = [value for row in ours for value in row]

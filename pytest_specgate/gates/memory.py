@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..config.spec import number, optional
 from ..text import gigabytes
 from .base import BaseGate, Verdict, nothing_to_judge
-from .words import excluded
+from .words import excluded, untimed
 
 if TYPE_CHECKING:
     from ..config.plan import Inputs
@@ -51,7 +51,7 @@ class MemoryGate(BaseGate):
                 self.name,
                 subject,
                 "inconclusive",
-                "no round was completed" if not ours else "the engine reports no memory",
+                untimed(evidence) if not ours else "the engine reports no memory",
                 unit="GB",
             )
         peak, alone = max(ours), max(plain) - evidence.pair.draft.bytes

@@ -16,7 +16,7 @@ from ..stats import (
 )
 from ..text import count
 from .base import BaseGate, Verdict, nothing_to_judge
-from .words import excluded, too_short
+from .words import excluded, too_short, untimed
 
 if TYPE_CHECKING:
     from ..measure.evidence import Evidence
@@ -54,7 +54,7 @@ class SpeedupGate(BaseGate):
             return self.failed(subject, reason, *advice, **shared)
         ratios, rounds = _paired(evidence), evidence.rounds
         if not ratios:
-            return Verdict(self.name, subject, "inconclusive", "no round was completed", **shared)
+            return Verdict(self.name, subject, "inconclusive", untimed(evidence), **shared)
         shared |= {
             "samples": rounds * len(ratios),
             "evidence_text": f"{count(len(ratios), 'prompt')}, {count(rounds, 'round')}",

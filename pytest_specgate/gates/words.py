@@ -42,3 +42,8 @@ def too_short(evidence: Evidence) -> tuple[str, ...]:
         for case in evidence.timed
         if any(trial.decode_s is None for arm in case.arms.values() for trial in arm.trials)
     )
+
+
+def untimed(evidence: Evidence) -> str:
+    """Why there is no complete round."""
+    return evidence.busy or "no round was completed"

@@ -17,6 +17,7 @@ from ..preflight import Preflight
 from .blocks import Blocks, broken_invariant, broken_ledger, count_blocks
 from .evidence import PLAIN, ArmEvidence, CaseEvidence, Evidence, Trial, arm_name, trial_of
 from .further import option_run, turn_run, with_option
+from .lock import Busy
 from .record import (
     CaseKey,
     Record,
@@ -49,6 +50,7 @@ class Campaign:
         self._store = store
         self._records: dict[CaseKey, Record] = {}
         self._checked: tuple[int, Preflight] | None = None
+        self._busy: str | None = None
         self._spent: dict[bool, list[float]] = {False: [], True: []}
 
     def register(self, inputs: Inputs, *, rounds: int) -> None:
@@ -212,6 +214,14 @@ class Campaign:
         for record in timed:
             self._observe(record)
             self._pair_late_arms(record)
+        try:
+            with self._store.alone():
+                self._timed(inputs, measure, wants, timed)
+        except Busy as busy:
+            self._busy = str(busy)
+        return self.evidence(inputs)
+
+    def _timed(self, inputs: Inputs, measure: Measure, wants: Wants, timed: list[Record]) -> None:
         asked = [self._records[key_of(prompt)] for prompt in inputs.prompts]
         for record in timed:
             for _ in range(0 if record.warmed else measure.warmup - 1):
@@ -225,7 +235,6 @@ class Campaign:
                 break
             behind = [r for r in timed if self._timed_arms(r) and r.rounds <= done]
             self._round(behind, done + 1)
-        return self.evidence(inputs)
 
     def evidence(self, inputs: Inputs) -> Evidence:
         """What is known of these prompts and numbers of draft tokens now, generating nothing."""
@@ -243,6 +252,7 @@ class Campaign:
             engine=self._store.engine_info,
             swap_growth_bytes=self._store.swap_growth(),
             preflight=self._checked[1] if self._checked else None,
+            busy=self._busy,
         )
 
     def _observe(self, record: Record) -> None:

@@ -240,6 +240,7 @@ class Evidence:
         sampled: temperature > 0, so outputs need not be equal.
         preflight: what was found before anything was generated; None where it was not asked.
         swap_growth_bytes: swap used after the last round less that before the first.
+        busy: why nothing could be timed here, such as others at work on the machine.
     """
 
     cases: tuple[CaseEvidence, ...]
@@ -248,6 +249,7 @@ class Evidence:
     engine: EngineInfo | None = None
     swap_growth_bytes: int | None = None
     preflight: Preflight | None = None
+    busy: str | None = None
 
     @property
     def sampled(self) -> bool:

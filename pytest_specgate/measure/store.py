@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -11,6 +12,7 @@ from ..config.plan import Inputs
 from ..config.spec import found
 from ..engines.base import Engine, EngineError, EngineInfo, Pair, PairInfo
 from .campaign import Campaign
+from .lock import MachineLock
 from .machine import swap_used_bytes
 from .watch import Watcher
 
@@ -27,6 +29,7 @@ class Store:
         prepare: Callable[[Inputs], None],
         *,
         preflight: bool = True,
+        lock: MachineLock | None = None,
     ) -> None:
         """Keep the parts; nothing is loaded yet.
 
@@ -36,7 +39,9 @@ class Store:
             prepare: called before a pair is loaded, to make what is missing on disk.
             preflight: generate nothing where the pre-flight check finds an error; without it the
                 check is made only for a gate that asks for it.
+            lock: held while something is generated, alone while it is timed; None for no lock.
         """
+        self._lock = lock
         self.watcher = watcher
         self.preflight = preflight
         self._factories = engines
@@ -118,6 +123,26 @@ class Store:
     def used(self) -> bool:
         """A pair was loaded, or could not be."""
         return bool(self._infos or self._unloadable)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Around what is generated, beside others who do.
+
+        Raises:
+            Busy: somebody who times did not end in time.
+        """
+        with self._lock.together() if self._lock else nullcontext():
+            yield
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Around what is timed: nobody else is at work meanwhile.
+
+        Raises:
+            Busy: others did not end in time.
+        """
+        with self._lock.alone() if self._lock else nullcontext():
+            yield
 
     def pair_info(self, inputs: Inputs) -> Any:
         """What the pair is, once it was loaded."""

@@ -34,6 +34,7 @@ class Watcher(Protocol):
     """Told of what happens, between trials, so that watching costs the trials nothing."""
 
     def running(self) -> AbstractContextManager[None]: ...
+    def waiting(self) -> None: ...
     def loading(self, inputs: Inputs) -> None: ...
     def trial_started(self, step: Step) -> Tick | None: ...
     def trial_finished(self, trial: Trial, prompt: Prompt, arm: str) -> None: ...
@@ -46,6 +47,9 @@ class Silent:
     def running(self) -> AbstractContextManager[None]:
         """Nothing around a measurement."""
         return nullcontext()
+
+    def waiting(self) -> None:
+        """Nothing."""
 
     def loading(self, inputs: Inputs) -> None:
         """Nothing."""

@@ -68,6 +68,10 @@ class Progress:
         finally:
             self._erase()
 
+    def waiting(self) -> None:
+        """Somebody else times on this machine, or must end before we may."""
+        self._show("waiting for others at work on this machine")
+
     def loading(self, inputs: Inputs) -> None:
         """A pair is being loaded."""
         names = [ref.short for ref in (inputs.target, inputs.draft) if ref]

@@ -696,64 +696,6 @@ def test_ini_file_with_the_built_in_gates(project: pytest.Pytester, run: Run) ->
     assert len(names) > 12 + 3
 
 
-# -- workers side by side --------------------------------------------------------------------------
-
-
-SIDE_BY_SIDE = ("specgate: time and memory are measured", "without -n (or with -n 0)")
-
-
-@pytest.mark.parametrize("args", [PAIR, ("--spec-demo",)])
-def test_workers_with_a_pair(refused: Refused, args: tuple[str, ...]) -> None:
-    pytest.importorskip("xdist")
-    refused(("-n", "2", *args), *SIDE_BY_SIDE)
-
-
-def test_workers_with_a_pair_in_the_ini_file(project: pytest.Pytester, refused: Refused) -> None:
-    pytest.importorskip("xdist")
-    write_ini(project.path, "ini", {"specgate_target": "t", "specgate_draft": "d"})
-    refused(("-n", "2"), *SIDE_BY_SIDE)
-
-
-@pytest.mark.parametrize("args", [("gates.yaml",), ("--spec-gates=gates.yaml",)])
-@pytest.mark.parametrize("workers", ["-n2", "-n1", "--numprocesses=2"])
-def test_workers_with_a_pair_in_the_gates_file(
-    project: pytest.Pytester, refused: Refused, args: tuple[str, ...], workers: str
-) -> None:
-    pytest.importorskip("xdist")
-    project.makefile(".yaml", gates="version: 1\npair: {target: t, draft: d}\n")
-    refused((workers, *args), *SIDE_BY_SIDE)
-
-
-def test_workers_with_a_saved_case(project: pytest.Pytester, refused: Refused) -> None:
-    pytest.importorskip("xdist")
-    project.path.joinpath("case.json").write_text(json.dumps(CASE), encoding="utf-8")
-    refused(("-n", "2", "--spec-replay=case.json"), *SIDE_BY_SIDE)
-
-
-def test_workers_with_a_pair_of_a_marker(project: pytest.Pytester, run: Run) -> None:
-    """Each worker finds it where it collects; other tests are not run either."""
-    pytest.importorskip("xdist")
-    project.makepyfile(test_marked=MARKED.format("spec_inputs(target='t', draft='d')"))
-    result = run("-n", "1")
-    assert result.ret != 0
-    place = f"{project.path / 'test_marked.py'}:4: test_marked: "
-    result.stdout.fnmatch_lines(f"*{place}{SIDE_BY_SIDE[0]}*{SIDE_BY_SIDE[1]}")
-    assert run("-n", "0", "--collect-only", "-q").ret == 0
-
-
-def test_workers_without_a_pair(project: pytest.Pytester, run: Run) -> None:
-    """Nothing is measured: markers skip there as they do anywhere."""
-    pytest.importorskip("xdist")
-    project.makepyfile(test_marked=MARKED.format("spec_parity"))
-    run("-n", "1").assert_outcomes(passed=1, skipped=1)
-
-
-def test_no_workers_with_a_pair(run: Run) -> None:
-    pytest.importorskip("xdist")
-    result = run("-n", "0", *PAIR, "--collect-only", "-q")
-    assert result.ret == 0
-
-
 # -- names of models -------------------------------------------------------------------------------
 
 
