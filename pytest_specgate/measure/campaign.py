@@ -223,6 +223,7 @@ class Campaign:
                 lambda: pair.score(record.tokens, generation.tokens, self._inputs.decoding),
             ),
             prompt_tokens=len(record.tokens),
+            stuck=lambda held, k: preflight.stuck(pair, held, k),
         )
 
     def _round(self, records: list[Record], number: int) -> None:

@@ -19,11 +19,14 @@ class Rerun:
         generate: k -> a further run; None for the plain path.
         score: the teacher-forced pass over an output; None where the engine has none.
         prompt_tokens: length of the prompt.
+        stuck: (tokens held, k) -> the target's caches that cannot be rewound there; None where the
+            engine shows none.
     """
 
     generate: Callable[[int | None], Generation]
     score: Callable[[Generation], Scores | None]
     prompt_tokens: int
+    stuck: Callable[[int, int], tuple[str, ...] | None] = lambda held, k: None
 
     def explained(
         self, arm: ArmEvidence, plain: Generation | None, mode: ParityMode, *, sampled: bool
@@ -55,6 +58,9 @@ class Rerun:
         for other in (0, 1, min(2 * k + 1, MAX_DRAFT_TOKENS)):
             if other not in differences:
                 differences[other] = compare(plain, self.generate(other), other).first_difference
+        # a block that came before the first difference held no more than this
+        parted = parity.first_difference
+        emitted = len(arm.generation.tokens) if parted is None else parted
         accepted = [block.accepted for block in arm.blocks.blocks] if arm.blocks else []
         check, scores = None, self.score(arm.generation)
         if scores is not None:
@@ -68,6 +74,7 @@ class Rerun:
             differences=dict(sorted(differences.items())),
             drift=cache_drift(arm.generation.calls or (), accepted, self.prompt_tokens),
             check=check,
+            stuck=self.stuck(self.prompt_tokens + emitted + k, k),
         )
 
     def _repeats(self, k: int | None, generation: Generation) -> bool:
