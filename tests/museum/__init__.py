@@ -8,6 +8,5 @@ Not there yet, since the plugin has no feature that could judge them:
 
 * second-turn: a prompt cache kept for another turn (a check of reuse);
 * gemma4_text with shared caches and a caller's own prompt_cache (the same check);
-* max-kv-size and kv-bits: decoding options that reach one path only;
-* killed and hang: a worker process that dies or never returns.
+* max-kv-size and kv-bits: decoding options that reach one path only.
 """
