@@ -46,6 +46,9 @@ def sentence(kind: str | None, case: CaseEvidence, arm: ArmEvidence, first: int)
             if moved:
                 held = len(case.tokens) + moved[0]
                 return f"the target's cache stops rewinding once {held} tokens are held ({name})"
+            if diagnosis.stuck:
+                caches = " and ".join(diagnosis.stuck)
+                return f"the target's {caches} cannot be rewound: {where} ({name})"
             return f"{where}, and sooner for larger k ({name})"
         case "near-tie":
             parted = f"the outputs part at token {first}"
@@ -120,6 +123,10 @@ def signals(
     if diagnosis.check is not None:
         rows += _gaps(diagnosis, case, arm)
     rows.append(f"cache ledger       {_ledger(diagnosis)}")
+    if diagnosis.stuck is not None:
+        stuck = " and ".join(diagnosis.stuck)
+        probed = f"{stuck} cannot be rewound" if stuck else "rewound"
+        rows.append(f"rewind probe       {probed} at the first difference")
     largest = arm.generation.largest_proposal
     if kind == "out-of-range-ids" and pair is not None:
         rows.append(f"largest proposal   {largest}, embedding rows {pair.target.embedding_rows}")
@@ -161,6 +168,7 @@ def evidence_of(diagnosis: Diagnosis, generation: Generation, rows: int | None) 
         "zero_draft_equal": diagnosis.zero_draft_equal,
         "first_difference": {f"k={k}": at for k, at in diagnosis.differences.items()},
         "cache_drift": {"least": min(drifts), "most": max(drifts)} if drifts else None,
+        "rewind_probe": list(diagnosis.stuck) if diagnosis.stuck is not None else None,
         "noise_floor": check.floor if check else None,
         "widest_gap": check.largest_gap if check else None,
         "wide_tokens": len(check.wide) if check else None,

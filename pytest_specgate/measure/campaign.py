@@ -319,6 +319,7 @@ class Campaign:
             score=partial(self._score, pair, record.tokens),
             prompt_tokens=len(record.tokens),
             again=record.again,
+            stuck=lambda held, k: preflight.stuck(pair, held, k),
         )
 
     def _round(self, records: list[Record], number: int) -> None:

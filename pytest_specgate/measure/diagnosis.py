@@ -59,6 +59,9 @@ class Diagnosis:
         differences: k -> first output token that differs from the plain path; None where equal.
         drift: target cache offset less what prompt and emitted tokens make it, before each block.
         check: of the speculative output; None where the engine cannot score.
+        stuck: the target's caches that a probe could not rewind at the length held when the outputs
+            parted; None where there was nothing to probe. The draft's are left out: they cannot
+            change the output.
     """
 
     plain_repeats: bool
@@ -67,6 +70,7 @@ class Diagnosis:
     differences: Mapping[int, int | None]
     drift: tuple[tuple[int, int], ...]
     check: Check | None
+    stuck: tuple[str, ...] | None = None
 
 
 def floor_of(generation: Generation, scores: Scores) -> float:
@@ -110,7 +114,7 @@ def cache_drift(
     """(emitted tokens, drift of the target's cache) before each block of one speculative run.
 
     A cache that is rewound to what the output holds drifts by 0. The first block may still hold
-    the rest of the prompt, so it counts as 0.
+    the rest of the prompt, so it counts as 0. Empty where the cache tells no offset.
 
     Args:
         calls: in order, both models.
@@ -125,8 +129,10 @@ def cache_drift(
         consumed += call.length
         if consumed < prompt_tokens or len(drift) >= len(accepted):
             continue
+        if call.offset is None:
+            return ()
         known = prompt_tokens - 1 + emitted
-        drift.append((emitted, (call.offset or known) - known if drift else 0))
+        drift.append((emitted, call.offset - known if drift else 0))
         emitted += accepted[len(drift) - 1] + 1
     return tuple(drift)
 
@@ -159,7 +165,9 @@ def kind_of(diagnosis: Diagnosis, largest_proposal: int | None, rows: int | None
         return "cache-corruption"
     if diagnosis.check is not None and not diagnosis.check.wide:
         return "near-tie"
-    return "cache-corruption" if moves_earlier(diagnosis.differences) else "unexplained"
+    if diagnosis.stuck or moves_earlier(diagnosis.differences):
+        return "cache-corruption"
+    return "unexplained"
 
 
 def moves_earlier(differences: Mapping[int, int | None]) -> bool:

@@ -28,12 +28,15 @@ class Rerun:
         prompt_tokens: length of the prompt.
         again: k -> the further run of it. Kept for the prompt: several k that fail ask for the same
             ones.
+        stuck: (tokens held, k) -> the target's caches that cannot be rewound there; None where the
+            engine shows none.
     """
 
     generate: Callable[[int | None], Generation]
     score: Callable[[Generation], Scores | None]
     prompt_tokens: int
     again: dict[int | None, Generation] = field(default_factory=dict)
+    stuck: Callable[[int, int], tuple[str, ...] | None] = lambda held, k: None
 
     def explained(
         self, arm: ArmEvidence, plain: Generation | None, mode: ParityMode, *, sampled: bool
@@ -65,6 +68,9 @@ class Rerun:
         for other in (0, 1, min(2 * k + 1, MAX_DRAFT_TOKENS)):
             if other not in differences:
                 differences[other] = compare(plain, self._run(other), other).first_difference
+        # a block that came before the first difference held no more than this
+        parted = parity.first_difference
+        emitted = len(arm.generation.tokens) if parted is None else parted
         accepted = [block.accepted for block in arm.blocks.blocks] if arm.blocks else []
         check, scores = None, self.score(arm.generation)
         if scores is not None:
@@ -81,6 +87,7 @@ class Rerun:
                 *drift_at_end(arm.generation, self.prompt_tokens),
             ),
             check=check,
+            stuck=self.stuck(self.prompt_tokens + emitted + k, k),
         )
 
     def _repeats(self, k: int | None, generation: Generation) -> bool:

@@ -14,7 +14,7 @@ from ..engines.base import EngineInfo, Pair
 from . import caches, prompts, resources, tokenizers
 from .finding import Finding, Preflight, Subject
 
-__all__ = ["Finding", "Preflight", "run"]
+__all__ = ["Finding", "Preflight", "run", "stuck"]
 
 
 def run(
@@ -31,7 +31,7 @@ def run(
     begin = time.perf_counter()
     subject = Subject(pair, inputs, tokens, engine)
     checks: list[Callable[[Subject], Iterator[Finding]]] = [prompts.fits_the_context]
-    if getattr(pair, "draft_tokenizer", None) is not None:
+    if _has_models(pair):
         checks += [
             tokenizers.same_ids,
             tokenizers.same_special_tokens,
@@ -49,6 +49,25 @@ def run(
     for check in checks:
         findings += _safely(check.__name__, check(subject))
     return Preflight(tuple(findings), len(checks), time.perf_counter() - begin)
+
+
+def stuck(pair: Pair, length: int, k: int) -> tuple[str, ...] | None:
+    """The target's caches that cannot be rewound at a length; None where they cannot be probed.
+
+    Args:
+        pair: loaded.
+        length: tokens held.
+        k: proposals of a block.
+    """
+    try:
+        return caches.stuck(pair, length, k) if _has_models(pair) else None
+    except Exception:  # a cache of an unknown kind: the diagnosis goes on without it
+        return None
+
+
+def _has_models(pair: Pair) -> bool:
+    """The pair shows mlx-lm's own objects."""
+    return getattr(pair, "draft_tokenizer", None) is not None
 
 
 def _left_out(_: Subject) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from ..engines.base import Pair
 from .finding import Finding, Subject
 
 _REFUSE = "Run without a draft, or take a model whose caches can be rewound."
@@ -34,6 +35,17 @@ def rewind(subject: Subject) -> Iterator[Finding]:
                         "the draft off.",
                         prompt.id,
                     )
+
+
+def stuck(pair: Pair, length: int, k: int) -> tuple[str, ...]:
+    """Names of the target's caches that cannot be rewound once ``length`` tokens are held.
+
+    Args:
+        pair: with mlx-lm's own models.
+        length: tokens.
+        k: proposals of a block.
+    """
+    return tuple(name for name, make in _distinct(pair.target) if not _rewinds(make, length, k))
 
 
 def one_a_layer(subject: Subject) -> Iterator[Finding]:

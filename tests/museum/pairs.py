@@ -25,6 +25,28 @@ from tests.models import (
     save_pair,
 )
 
+# the long prompt's n-th generation meets its fate at the third call of the target
+_FATED = """
+import os
+import signal
+import time
+
+from mlx_lm.models.llama import Model as Llama, ModelArgs
+
+
+class Model(Llama):
+    generations = calls = 0
+
+    def __call__(self, inputs, cache=None, **more):
+        if cache and cache[0].offset == 0:
+            Model.calls = 0
+            Model.generations += inputs.shape[-1] > 40
+            self.fated = inputs.shape[-1] > 40
+        Model.calls += 1
+        if self.fated and (Model.generations, Model.calls) == ({generation}, 3):
+            {fate}
+        return super().__call__(inputs, cache=cache, **more)
+"""
 EMOJI_TEXT = "\N{GRINNING FACE}\u4e2d\u6587"  # every byte of it is another one
 
 
@@ -143,6 +165,20 @@ def _change_config(model: Path, change: Callable[[dict[str, Any]], Any]) -> None
     path.write_text(json.dumps(config), encoding="utf-8")
 
 
+def _fated(generation: int, fate: str) -> Callable[[Path], None]:
+    """A target with code of its own, as a user's model may have, that meets its fate midway."""
+
+    def make(folder: Path) -> None:
+        _constructed(0.8)(folder)
+        code = _FATED.format(generation=generation, fate=fate)
+        (folder / "target" / "fated.py").write_text(code, encoding="utf-8")
+        path = folder / "target" / "config.json"
+        config = json.loads(path.read_text(encoding="utf-8"))
+        path.write_text(json.dumps({**config, "model_file": "fated.py"}), encoding="utf-8")
+
+    return make
+
+
 def _truncated(folder: Path) -> None:
     _dense(folder)
     path = folder / "draft" / "model.safetensors"
@@ -173,6 +209,9 @@ BUILDERS: Mapping[str, Callable[[Path], Any]] = {
     "template": _other_template,
     "no-template": _no_template,
     "truncated": _truncated,
+    # two generations of the parity pass and two a round: the first of round 3 is the seventh
+    "killed": _fated(7, "os.kill(os.getpid(), signal.SIGKILL)"),
+    "hang": _fated(2, "time.sleep(10**6)"),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +73,8 @@ class Outcome:
         reason = str(self.verdict("parity").get("reason", ""))
         if reason.startswith("pre-flight: "):
             return f"stopped by pre-flight: {reason.split(': ')[1]}"
+        if ended := re.search(r"ended by \w+|no answer within", self.case["error"] or ""):
+            return f"worker: {ended[0]}"
         if self.case["error"]:
             error = next((w for w in reason.split() if w.endswith("Error:")), "at loading")
             return f"refused: {error.rstrip(':')}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 
 from .conftest import Visit
@@ -26,6 +28,7 @@ def test_window_crossed_all_the_same(visit: Visit) -> None:
     assert seen.exit == 1
     assert (seen.parity, seen.kind) == ("failed", "cache-corruption")
     assert seen.first_difference == {"k=1": 17, "k=3": 15, "k=5": 13}
+    assert seen.verdict("parity")["evidence"]["rewind_probe"] == ["RotatingKVCache"]
     assert seen.preflight_errors
     assert "stops rewinding" in seen.text
 
@@ -70,6 +73,22 @@ def test_target_with_a_state(visit: Visit, case: str) -> None:
     seen = visit(case, preflight=False)
     assert (seen.exit, seen.parity) == (1, "failed")
     assert seen.preflight_errors
+
+
+@pytest.mark.parametrize(
+    ("case", "cache"),
+    [("hybrid-target", "ArraysCache"), ("ssm-target", "ArraysCache")],
+)
+def test_target_with_a_state_let_through(
+    visit: Visit, case: str, cache: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As mlx-lm up to 0.31.1 did: a state has no offset to drift, but the probe sees it."""
+    generate = import_module("mlx_lm.generate")  # the name mlx_lm.generate is a function
+    monkeypatch.setattr(generate, "can_trim_prompt_cache", lambda _: True)
+    seen = visit(case, preflight=False)
+    assert (seen.exit, seen.parity, seen.kind) == (1, "failed", "cache-corruption")
+    assert seen.verdict("parity")["evidence"]["rewind_probe"] == [cache]
+    assert f"rewind probe       {cache} cannot be rewound at the first difference" in seen.text
 
 
 def test_draft_with_a_state(visit: Visit) -> None:

@@ -103,7 +103,7 @@ def test_bias_alone(visit: Visit) -> None:
 def test_the_same_in_a_process_of_its_own(visit: Visit, case: str) -> None:
     """The isolated engine keeps caches and tries options too; its prompts are text."""
     row = replace(CASES[case], engine="mlx-lm", prompt="Say it again.")
-    here, apart = (visit(replace(row, more=more)) for more in ((), ("--spec-isolate",)))
+    here, apart = (visit(replace(row, options=o)) for o in ((), ("--spec-isolate",)))
     gate = "reuse" if case == "second-turn" else "options"
     ours, theirs = here.verdict(gate), apart.verdict(gate)
     assert ours["evidence"] == theirs["evidence"]

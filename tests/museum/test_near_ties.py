@@ -89,5 +89,6 @@ def test_wide_fault_in_a_session(visit: Visit, case: str) -> None:
     """Red in either mode."""
     seen = visit(case)
     assert (seen.exit, seen.parity) == (1, "failed")
-    assert seen.kind != "near-tie"
+    assert seen.kind == "unexplained"
+    assert seen.verdict("parity")["evidence"]["rewind_probe"] == []
     assert seen.preflight_errors == []
