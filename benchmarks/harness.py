@@ -91,7 +91,7 @@ def gate(pair: MlxLmPair, inputs: Inputs) -> None:
         bare_seconds += time.perf_counter() - begin
         if half == 0:
             begin = time.perf_counter()
-            evidence: Evidence = store.campaign(inputs).rounds(inputs, measure, lambda _: False)
+            evidence: Evidence = store.campaign(inputs).rounds(inputs, measure, lambda _: ())
             for name, judge in gates.items():
                 if name == "parity":
                     for prompt in inputs.prompts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -14,7 +14,7 @@ from .config.plan import GateConfig, Inputs, Measure
 from .environment import environment, plain_json
 from .gates.base import Gate, Verdict
 from .items import GateItem
-from .measure.campaign import Campaign
+from .measure.campaign import Campaign, Wants
 from .measure.evidence import Evidence
 from .measure.lock import Busy
 from .measure.store import Store
@@ -79,7 +79,7 @@ class Judge:
         inputs: Inputs,
         measure: Measure,
         gate: Gate | None,
-        wants: Callable[[Evidence], bool] = lambda _: False,
+        wants: Wants = lambda _: (),
         untimed: str | None = None,
     ) -> Evidence:
         """Evidence as the gate needs it; one pass of either path where no gate asks.
@@ -94,7 +94,7 @@ class Judge:
         with self._progress.running(), self.together():
             if gate is not None and gate.needs == "rounds":
                 if untimed:
-                    return replace(campaign.parity_pass(inputs), busy=untimed)
+                    return replace(campaign.parity_pass(inputs), unmeasured=untimed)
                 return campaign.rounds(inputs, measure, wants)
             passes = {
                 "preflight": campaign.preflight_pass,
@@ -122,16 +122,18 @@ class Judge:
             if self.campaign(other.inputs) is campaign
         ]
 
-        def wants(_: Evidence) -> bool:
-            return any(
-                peer.wants_rounds(
+        def wants(_: Evidence) -> set[int]:
+            return {
+                k
+                for peer, other in peers
+                if peer.needs == "rounds"
+                and peer.wants_rounds(
                     campaign.evidence(other.inputs),
                     other.config_of_gate.options,
                     other.plan.measure.max_rounds,
                 )
-                for peer, other in peers
-                if peer.needs == "rounds"
-            )
+                for k in other.inputs.num_draft_tokens
+            }
 
         untimed = why_untimed(item)
         evidence = self.measure(item.inputs, item.plan.measure, gate, wants, untimed)
@@ -150,9 +152,12 @@ class Judge:
             for part, subject in _parts(gate, inputs):
 
                 def wants(
-                    evidence: Evidence, gate: Gate = gate, config: GateConfig = config
-                ) -> bool:
-                    return gate.wants_rounds(evidence, config.options, measure.max_rounds)
+                    evidence: Evidence,
+                    gate: Gate = gate,
+                    options: Mapping[str, Any] = config.options,
+                    ks: tuple[int, ...] = part.num_draft_tokens,
+                ) -> tuple[int, ...]:
+                    return ks if gate.wants_rounds(evidence, options, measure.max_rounds) else ()
 
                 evidence = self.measure(part, measure, gate, wants, why_untimed(item))
                 verdict = gate.judge(evidence, config.options, subject)

@@ -334,11 +334,11 @@ class SpecSession:
                 if rounds:
                     campaign = self._store.fresh_campaign(inputs)
                     exactly = replace(measure, warmup=1)
-                    evidence = campaign.rounds(inputs, exactly, lambda _: False)
+                    evidence = campaign.rounds(inputs, exactly, lambda _: ())
                 else:
                     evidence = self.judge.campaign(inputs).parity_pass(inputs)
             (case,) = evidence.cases
-            if problem := case.error or evidence.busy:
+            if problem := case.error or evidence.unmeasured:
                 _fail(problem)
             return Comparison(case, case.parity()[0], inputs.decoding)
 

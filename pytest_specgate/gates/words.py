@@ -46,4 +46,4 @@ def too_short(evidence: Evidence) -> tuple[str, ...]:
 
 def untimed(evidence: Evidence) -> str:
     """Why there is no complete round."""
-    return evidence.busy or "no round was completed"
+    return evidence.unmeasured or "no round was completed"

@@ -153,6 +153,18 @@ def count_blocks(
     return Blocks(tuple(blocks), total)
 
 
+def blocks_of(generation: Generation, k: int | None, max_tokens: int) -> Blocks | None:
+    """Blocks by the flags of a run; None on the plain path."""
+    if k is None:
+        return None
+    return count_blocks(
+        generation.from_draft,
+        num_draft_tokens=k,
+        max_tokens=max_tokens,
+        finish_reason=generation.finish_reason,
+    )
+
+
 def broken_ledger(generation: Generation, prompt_tokens: int) -> str | None:
     """How what the target's cache holds at the end differs from the output; None where it agrees.
 

@@ -2,41 +2,29 @@
 
 from __future__ import annotations
 
-import gc
-import random
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from .. import preflight
-from ..config.plan import Decoding, Inputs, Measure, Prompt
-from ..engines.base import EngineError, Generation, KeepsCaches, Pair, Scores, Turns
+from ..config.plan import Inputs, Measure, Prompt
+from ..engines.base import EngineError, Generation, Pair
 from ..preflight import Preflight
-from .blocks import Blocks, broken_invariant, broken_ledger, count_blocks
-from .evidence import PLAIN, ArmEvidence, CaseEvidence, Evidence, Trial, arm_name, trial_of
+from .blocks import blocks_of, broken_invariant, broken_ledger
+from .evidence import AGAIN, PLAIN, ArmEvidence, CaseEvidence, Evidence, arm_name
 from .further import option_run, turn_run, with_option
 from .lock import Busy
-from .record import (
-    CaseKey,
-    Record,
-    budget_of,
-    key_of,
-    malformed,
-    malformed_prompt,
-    malformed_scores,
-    pass_name,
-    unlike,
-    unsound,
-)
+from .record import CaseKey, Record, budget_of, key_of
 from .rerun import Rerun
-from .watch import Step
+from .rounds import Rounds
+from .runner import Runner
 
 if TYPE_CHECKING:
     from .store import Store
 
-Wants = Callable[[Evidence], bool]
+Wants = Callable[[Evidence], Collection[int]]
+"""The numbers of draft tokens that another round is wanted of."""
 
 
 class Campaign:
@@ -50,8 +38,15 @@ class Campaign:
         self._store = store
         self._records: dict[CaseKey, Record] = {}
         self._checked: tuple[int, Preflight] | None = None
-        self._busy: str | None = None
-        self._spent: dict[bool, list[float]] = {False: [], True: []}
+        self._unmeasured: str | None = None
+        self._runner = Runner(inputs, store, self._remaining)
+        self._rounds = Rounds(
+            self._runner,
+            store.watcher,
+            store.budget,
+            seed=inputs.decoding.seed,
+            sampled=inputs.decoding.temperature > 0,
+        )
 
     def register(self, inputs: Inputs, *, rounds: int) -> None:
         """Say what will be asked for, before anything is generated; 0 rounds for parity alone."""
@@ -92,7 +87,7 @@ class Campaign:
         """Evidence with the findings of the pre-flight check, nothing generated."""
         self.register(inputs, rounds=0)
         try:
-            self._preflight(self._store.pair(self._inputs))
+            self._preflight(self._runner.pair)
         except EngineError as error:
             for prompt in inputs.prompts:
                 self._records[key_of(prompt)].errors.setdefault(PLAIN, str(error))
@@ -104,9 +99,9 @@ class Campaign:
             return self._checked[1]
         tokens = {}
         for record in self._records.values():
-            if not record.tokens and PLAIN not in record.errors:
+            if PLAIN not in record.errors:
                 try:
-                    record.tokens = self._encoded(pair, record)
+                    self._runner.encode(record)
                 except EngineError as error:
                     record.errors[PLAIN] = str(error)
             tokens[record.prompt.id] = record.tokens
@@ -119,19 +114,6 @@ class Campaign:
         found = preflight.run(pair, inputs, tokens, self._store.engine_info)
         self._checked = (len(self._records), found)
         return found
-
-    def _encoded(self, pair: Pair, record: Record) -> tuple[int, ...]:
-        tokens = self._store.guarded(
-            self._inputs,
-            lambda: pair.encode(record.prompt.text, self._inputs.chat_template_args),
-        )
-        self._accept(malformed_prompt(tokens))
-        return tokens
-
-    def _accept(self, problem: str | None) -> None:
-        """Refuse what an engine gave, where there is a problem with it."""
-        if problem:
-            raise EngineError(f"the engine {self._inputs.engine}: {problem}")
 
     def parity_pass(self, inputs: Inputs) -> Evidence:
         """Evidence with one observed output an arm for each prompt of inputs."""
@@ -151,7 +133,7 @@ class Campaign:
                         continue
                     decoding = with_option(inputs.decoding, option, value, first)
                     record.alone[option, value, k] = option_run(
-                        partial(self._with_decoding, record, decoding),
+                        partial(self._runner.generate, record, observe=True, decoding=decoding),
                         option,
                         value,
                         k,
@@ -166,10 +148,9 @@ class Campaign:
             for k in (None, *inputs.num_draft_tokens):
                 key = arm_name(k), inputs.follow_up
                 if key not in record.turns:
-                    pair = self._store.pair(self._inputs)
                     record.turns[key] = turn_run(
-                        partial(self._second_turn, pair, record, inputs.follow_up, k),
-                        partial(self._score, pair),
+                        partial(self._runner.second_turn, record, inputs.follow_up, k),
+                        self._runner.score,
                         floor=max(map(record.floor, inputs.num_draft_tokens)),
                     )
         return self.evidence(inputs)
@@ -178,67 +159,30 @@ class Campaign:
         records = (self._records[key_of(prompt)] for prompt in inputs.prompts)
         return [record for record in records if record.arms and not record.errors]
 
-    def _with_decoding(self, record: Record, decoding: Decoding, k: int | None) -> Generation:
-        pair = self._store.pair(self._inputs)
-        return self._generate(pair, record, k, 0, observe=True, decoding=decoding)
-
-    def _score(self, pair: Pair, prompt: Sequence[int], generation: Generation) -> Scores | None:
-        scores = self._store.guarded(
-            self._inputs, lambda: pair.score(prompt, generation.tokens, self._inputs.decoding)
-        )
-        if scores is not None:
-            self._accept(malformed_scores(scores, len(generation.tokens)))
-        return scores
-
-    def _second_turn(self, pair: Pair, record: Record, follow_up: str, k: int | None) -> Turns:
-        inputs = self._inputs
-        if not isinstance(pair, KeepsCaches):
-            raise EngineError(f"the engine {inputs.engine} cannot keep a prompt cache")
-        keeps: KeepsCaches = pair
-        return self._store.guarded(
-            inputs,
-            lambda: keeps.second_turn(
-                record.tokens,
-                (record.prompt.text, follow_up),
-                inputs.decoding,
-                max_tokens=budget_of(record.prompt),
-                num_draft_tokens=k,
-                chat_template_args=inputs.chat_template_args,
-            ),
-        )
-
     def rounds(self, inputs: Inputs, measure: Measure, wants: Wants) -> Evidence:
-        """Evidence with timed rounds: the minimum, then more while ``wants`` says so."""
+        """Evidence with timed rounds: the least, then more of the arms that ``wants`` names."""
         self.register(inputs, rounds=measure.min_rounds)
-        timed = [record for record in self._records.values() if record.least_rounds]
-        for record in timed:
+        records = [record for record in self._records.values() if record.least_rounds]
+        for record in records:
             self._observe(record)
-            self._pair_late_arms(record)
+        asked = [self._records[key_of(prompt)] for prompt in inputs.prompts]
         try:
             with self._store.alone():
-                self._timed(inputs, measure, wants, timed)
+                stopped = self._rounds.run(
+                    records,
+                    asked,
+                    inputs.num_draft_tokens,
+                    measure,
+                    lambda: wants(self.evidence(inputs)),
+                )
         except Busy as busy:
-            self._busy = str(busy)
+            stopped = str(busy)
+        self._unmeasured = stopped or self._unmeasured
         return self.evidence(inputs)
-
-    def _timed(self, inputs: Inputs, measure: Measure, wants: Wants, timed: list[Record]) -> None:
-        asked = [self._records[key_of(prompt)] for prompt in inputs.prompts]
-        for record in timed:
-            for _ in range(0 if record.warmed else measure.warmup - 1):
-                self._round([record], 0)
-            record.warmed = True
-        while alive := [record for record in asked if self._timed_arms(record)]:
-            done = min(record.rounds for record in alive)
-            if done >= measure.max_rounds:
-                break
-            if done >= measure.min_rounds and not wants(self.evidence(inputs)):
-                break
-            behind = [r for r in timed if self._timed_arms(r) and r.rounds <= done]
-            self._round(behind, done + 1)
 
     def evidence(self, inputs: Inputs) -> Evidence:
         """What is known of these prompts and numbers of draft tokens now, generating nothing."""
-        keep = {PLAIN, *map(arm_name, inputs.num_draft_tokens)}
+        keep = {PLAIN, AGAIN, *map(arm_name, inputs.num_draft_tokens)}
         cases = []
         for prompt in inputs.prompts:
             record = self._records.get(key_of(prompt))
@@ -252,7 +196,7 @@ class Campaign:
             engine=self._store.engine_info,
             swap_growth_bytes=self._store.swap_growth(),
             preflight=self._checked[1] if self._checked else None,
-            busy=self._busy,
+            unmeasured=self._unmeasured,
         )
 
     def _observe(self, record: Record) -> None:
@@ -265,21 +209,24 @@ class Campaign:
         }
         if not missing or PLAIN in record.errors:
             return
+        cost = sum(self._runner.cost(k) or 0.0 for k in missing.values())
+        if problem := self._store.budget.exceeded_by(cost):
+            self._unmeasured = problem
+            return
         for name, k in missing.items():
             try:
-                pair = self._store.pair(self._inputs)
                 if self._store.preflight:
-                    found = self._preflight(pair)
+                    found = self._preflight(self._runner.pair)
                     if PLAIN in record.errors:
                         return
                     if problem := found.error(record.prompt.id):
                         raise EngineError(problem)
-                record.tokens = record.tokens or self._encoded(pair, record)
-                generation = self._generate(pair, record, k, 0, observe=True)
+                self._runner.encode(record)
+                generation = self._runner.generate(record, k, observe=True)
                 arm = self._arm(generation, k, record.prompt, len(record.tokens))
                 record.arms[name] = arm
                 if k is not None:
-                    record.arms[name] = self._rerun(pair, record).explained(
+                    record.arms[name] = self._rerun(record).explained(
                         arm,
                         record.arms[PLAIN].generation if PLAIN in record.arms else None,
                         record.mode,
@@ -290,17 +237,14 @@ class Campaign:
                 record.errors[name] = f"{where}{error}"
                 if k is None:
                     return
+        if self._store.noise and PLAIN in record.arms:
+            record.arms.setdefault(AGAIN, record.arms[PLAIN])
         self._store.watcher.prompt_finished(record.prompt, self._remaining())
-
-    def _pair_late_arms(self, record: Record) -> None:
-        """An arm that is timed later than the others is paired with them in rounds anew."""
-        if any(len(record.arms[name].trials) < record.rounds for name in self._timed_arms(record)):
-            record.arms = {name: replace(arm, trials=()) for name, arm in record.arms.items()}
 
     def _arm(
         self, generation: Generation, k: int | None, prompt: Prompt, prompt_tokens: int
     ) -> ArmEvidence:
-        blocks = _blocks_of(generation, k, prompt)
+        blocks = blocks_of(generation, k, budget_of(prompt))
         if k is None or blocks is None:
             return ArmEvidence(None, generation)
         drafted, broken = None, None
@@ -313,124 +257,27 @@ class Campaign:
         broken = broken or broken_ledger(generation, prompt_tokens)
         return ArmEvidence(k, generation, blocks, drafted, broken)
 
-    def _rerun(self, pair: Pair, record: Record) -> Rerun:
+    def _rerun(self, record: Record) -> Rerun:
         return Rerun(
-            generate=lambda k: self._generate(pair, record, k, 0),
-            score=partial(self._score, pair, record.tokens),
+            generate=partial(self._runner.generate, record),
+            score=partial(self._runner.score, record.tokens),
             prompt_tokens=len(record.tokens),
             again=record.again,
-            stuck=lambda held, k: preflight.stuck(pair, held, k),
+            stuck=lambda held, k: preflight.stuck(self._runner.pair, held, k),
         )
-
-    def _round(self, records: list[Record], number: int) -> None:
-        """Every arm of every record once, back to back in shuffled order; 0 is thrown away."""
-        shuffled = random.Random(f"{self._inputs.decoding.seed}:{number}")
-        shuffled.shuffle(records := list(records))
-        gc.collect()
-        for record in records:
-            names = self._timed_arms(record)
-            shuffled.shuffle(names)
-            if names:
-                self._round_of(record, names, number)
-
-    def _round_of(self, record: Record, names: list[str], number: int) -> None:
-        trials: dict[str, Trial] = {}
-        for name in names:
-            arm = record.arms[name]
-            try:
-                pair = self._store.pair(self._inputs)
-                generation = self._generate(pair, record, arm.num_draft_tokens, number)
-            except EngineError as error:
-                record.errors[name] = f"{name}, {pass_name(number)}: {error}"
-                return
-            blocks = _blocks_of(generation, arm.num_draft_tokens, record.prompt)
-            problem = None
-            if self._inputs.decoding.temperature == 0:
-                problem = unlike(generation, arm.generation, number)
-            problem = problem or unsound(generation, len(record.tokens), number)
-            if problem:
-                record.arms[name] = replace(arm, unstable=arm.unstable or problem)
-            trials[name] = trial_of(generation, number, blocks)
-            if number:
-                self._store.watcher.trial_finished(trials[name], record.prompt, name)
-        if number:
-            # all arms at once, so that an interrupt leaves only whole rounds
-            for name, trial in trials.items():
-                arm = record.arms[name]
-                record.arms[name] = replace(arm, trials=(*arm.trials, trial))
-
-    def _generate(
-        self,
-        pair: Pair,
-        record: Record,
-        k: int | None,
-        number: int,
-        *,
-        observe: bool = False,
-        decoding: Decoding | None = None,
-    ) -> Generation:
-        step = Step(record.prompt.id, arm_name(k), number, record.least_rounds, self._remaining())
-        tick = self._store.watcher.trial_started(step)
-        begin = time.perf_counter()
-        generation = self._store.guarded(
-            self._inputs,
-            lambda: pair.generate(
-                record.tokens,
-                decoding or self._inputs.decoding,
-                max_tokens=budget_of(record.prompt),
-                num_draft_tokens=k,
-                observe=observe,
-                tick=tick,
-            ),
-        )
-        self._spent[k is not None].append(time.perf_counter() - begin)
-        self._accept(malformed(generation))
-        return generation
-
-    def _timed_arms(self, record: Record) -> list[str]:
-        """The plain arm and every sound one that a timing gate wants; none without a draft's."""
-        if PLAIN not in record.arms or PLAIN in record.errors:
-            return []
-        case, sampled = record.case(), self._inputs.decoding.temperature > 0
-        names = [
-            name
-            for k, rounds in sorted(record.wanted.items())
-            if rounds
-            and (name := arm_name(k)) in record.arms
-            and name not in record.errors
-            and case.sound_arm(record.arms[name], sampled=sampled)
-        ]
-        plain_holds = case.sound_arm(record.arms[PLAIN], sampled=sampled)
-        return [PLAIN, *names] if names and plain_holds else []
 
     def _remaining(self) -> float | None:
         """Seconds for all that is planned at least, from the mean cost of either path so far."""
-        plain = self._spent[False]
-        if not plain:
+        plain, speculative = self._runner.cost(None), self._runner.cost(0)
+        if plain is None or speculative is None:
             return None
-        mean = {
-            speculative: sum(costs) / len(costs) if costs else sum(plain) / len(plain)
-            for speculative, costs in self._spent.items()
-        }
         total = 0.0
         for record in self._records.values():
             arms = [k for k in record.wanted if arm_name(k) not in record.arms]
-            total += (PLAIN not in record.arms) * mean[False] + len(arms) * mean[True]
-            if not record.least_rounds or (record.arms and not self._timed_arms(record)):
+            total += (PLAIN not in record.arms) * plain + len(arms) * speculative
+            if not record.least_rounds or (record.arms and not self._rounds.arms(record)):
                 continue
             timed = sum(rounds > 0 for rounds in record.wanted.values())
             rounds = max(0, record.least_rounds - record.rounds)
-            total += rounds * (mean[False] + timed * mean[True])
+            total += rounds * (plain + timed * speculative)
         return total
-
-
-def _blocks_of(generation: Generation, k: int | None, prompt: Prompt) -> Blocks | None:
-    """Blocks by the flags of a run; None on the plain path."""
-    if k is None:
-        return None
-    return count_blocks(
-        generation.from_draft,
-        num_draft_tokens=k,
-        max_tokens=budget_of(prompt),
-        finish_reason=generation.finish_reason,
-    )

@@ -16,6 +16,7 @@ from .diagnosis import Check, Diagnosis
 from .further import OptionRun, TurnRun, first_difference
 
 PLAIN = "plain"
+AGAIN = "plain again"
 
 
 def arm_name(num_draft_tokens: int | None) -> str:
@@ -188,7 +189,7 @@ class CaseEvidence:
     @property
     def speculative(self) -> tuple[ArmEvidence, ...]:
         """The speculative arms, k rising."""
-        return tuple(arm for name, arm in self.arms.items() if name != PLAIN)
+        return tuple(arm for arm in self.arms.values() if arm.num_draft_tokens is not None)
 
     def cut_to(self, names: Collection[str]) -> CaseEvidence:
         """The same with these arms alone."""
@@ -240,7 +241,8 @@ class Evidence:
         sampled: temperature > 0, so outputs need not be equal.
         preflight: what was found before anything was generated; None where it was not asked.
         swap_growth_bytes: swap used after the last round less that before the first.
-        busy: why nothing could be timed here, such as others at work on the machine.
+        unmeasured: why something that was asked for is not there: others at work on the machine, or
+            a time budget that is used up.
     """
 
     cases: tuple[CaseEvidence, ...]
@@ -249,7 +251,7 @@ class Evidence:
     engine: EngineInfo | None = None
     swap_growth_bytes: int | None = None
     preflight: Preflight | None = None
-    busy: str | None = None
+    unmeasured: str | None = None
 
     @property
     def sampled(self) -> bool:
@@ -279,7 +281,7 @@ class Evidence:
 
     def for_arm(self, num_draft_tokens: int) -> Evidence:
         """The same, cut to the plain arm and one number of draft tokens."""
-        keep = (PLAIN, arm_name(num_draft_tokens))
+        keep = (PLAIN, AGAIN, arm_name(num_draft_tokens))
         cases = (case.cut_to(keep) for case in self.cases)
         return replace(self, cases=tuple(cases))
 

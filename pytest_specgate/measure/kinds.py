@@ -49,6 +49,12 @@ def _median(values: Iterable[float | None]) -> float | None:
     return statistics.median(present) if present else None
 
 
+def _ratios(plain: ArmEvidence, ours: ArmEvidence) -> list[float]:
+    """Plain over speculative seconds a token, of the rounds that both were part of."""
+    costs = {trial.round: trial.seconds_per_token for trial in plain.trials}
+    return [costs[t.round] / t.seconds_per_token for t in ours.trials if t.round in costs]
+
+
 def _kind_row(kind: str, k: int, cases: list[CaseEvidence]) -> KindRow:
     def arms(pick: str) -> list[ArmEvidence]:
         return [case.arms[pick] for case in cases]
@@ -62,9 +68,7 @@ def _kind_row(kind: str, k: int, cases: list[CaseEvidence]) -> KindRow:
         plain_tokens_per_s=_median(t.decode_tokens_per_s for arm in plain for t in arm.trials),
         speculative_tokens_per_s=_median(t.decode_tokens_per_s for arm in ours for t in arm.trials),
         speedup=_median(
-            p.seconds_per_token / s.seconds_per_token
-            for one, other in zip(plain, ours, strict=True)
-            for p, s in zip(one.trials, other.trials, strict=False)
+            ratio for one, other in zip(plain, ours, strict=True) for ratio in _ratios(one, other)
         ),
         acceptance_rate=blocks.acceptance_rate,
         mean_accept_length=blocks.mean_accept_length,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isnan
 
-from ..config.plan import Inputs, ParityMode, Prompt
+from ..config.plan import Inputs, Measure, ParityMode, Prompt
 from ..config.spec import Invalid, Spec, boolean, found, integer, number
 from ..engines.base import Generation, Scores
 from .blocks import broken_ledger
-from .evidence import PLAIN, ArmEvidence, CaseEvidence, arm_name
+from .evidence import AGAIN, PLAIN, ArmEvidence, CaseEvidence, arm_name
 from .further import OptionRun, TurnRun, floor_between
 
 CaseKey = tuple[str, str, int]
@@ -27,6 +27,8 @@ class Record:
         alone: (option, value, k) -> its runs.
         turns: (arm, what is said in the second turn) -> its runs.
         again: k -> what was run again to name a difference.
+        carried: rounds taken over from an earlier session's sample.
+        granted: rounds that may be run beyond the most, as an undecided gate is run again.
     """
 
     prompt: Prompt
@@ -39,6 +41,8 @@ class Record:
     alone: dict[tuple[str, float, int], OptionRun] = field(default_factory=dict)
     turns: dict[tuple[str, str], TurnRun] = field(default_factory=dict)
     again: dict[int | None, Generation] = field(default_factory=dict)
+    carried: int = 0
+    granted: int = 0
 
     @property
     def least_rounds(self) -> int:
@@ -47,6 +51,19 @@ class Record:
     @property
     def rounds(self) -> int:
         return len(self.arms[PLAIN].trials) if PLAIN in self.arms else 0
+
+    @property
+    def last_round(self) -> int:
+        """Number of the round that was run last."""
+        return self.arms[PLAIN].trials[-1].round if self.rounds else 0
+
+    def least_of(self, measure: Measure) -> int:
+        """Rounds that are run before any gate is asked."""
+        return self.carried + 1 if self.carried else measure.min_rounds
+
+    def most_of(self, measure: Measure) -> int:
+        """Rounds that are run at most; a sample that is continued gets as many more."""
+        return self.carried + self.granted + measure.max_rounds
 
     def floor(self, k: int) -> float:
         """Noise between the paths, from the outputs of the parity pass; see ``floor_between``."""
@@ -67,14 +84,26 @@ class Record:
         return {key[0]: self.turns[key] for key in keys if key in self.turns}
 
     def case(self, names: Collection[str] | None = None) -> CaseEvidence:
-        """What is known of these arms (default: all)."""
-        wanted = [PLAIN, *(arm_name(k) for k in sorted(self.wanted))]
+        """What is known of these arms, their trials paired; of all arms by default, as they are."""
+        wanted = [PLAIN, AGAIN, *(arm_name(k) for k in sorted(self.wanted))]
         order = [name for name in wanted if names is None or name in names]
         errors = [self.errors[name] for name in order if name in self.errors]
         arms = {name: self.arms[name] for name in order if name in self.arms}
+        if names is not None:
+            arms = _in_step(arms)
         error = errors[0] if errors else None
         late = any(name in self.errors for name in arms)
         return CaseEvidence(self.prompt, self.tokens, arms, error, self.mode, late)
+
+
+def _in_step(arms: dict[str, ArmEvidence]) -> dict[str, ArmEvidence]:
+    """Only the rounds that every arm was part of: one that was decided early missed the rest."""
+    rounds = [{trial.round for trial in arm.trials} for arm in arms.values()]
+    common = set.intersection(*rounds) if rounds else set()
+    return {
+        name: replace(arm, trials=tuple(t for t in arm.trials if t.round in common))
+        for name, arm in arms.items()
+    }
 
 
 def key_of(prompt: Prompt) -> CaseKey:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from ..config.plan import Inputs
 from ..config.spec import found
 from ..engines.base import Engine, EngineError, EngineInfo, Pair, PairInfo
+from .budget import Budget
 from .campaign import Campaign
 from .lock import MachineLock
 from .machine import swap_used_bytes
@@ -30,6 +31,8 @@ class Store:
         *,
         preflight: bool = True,
         lock: MachineLock | None = None,
+        budget: Budget | None = None,
+        noise: bool = False,
     ) -> None:
         """Keep the parts; nothing is loaded yet.
 
@@ -40,8 +43,12 @@ class Store:
             preflight: generate nothing where the pre-flight check finds an error; without it the
                 check is made only for a gate that asks for it.
             lock: held while something is generated, alone while it is timed; None for no lock.
+            budget: seconds for all that is measured; None for no limit.
+            noise: time the plain path twice in every round, for the machine's own noise.
         """
         self._lock = lock
+        self.budget = budget or Budget()
+        self.noise = noise
         self.watcher = watcher
         self.preflight = preflight
         self._factories = engines

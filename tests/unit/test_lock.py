@@ -125,7 +125,7 @@ def test_a_busy_machine_leaves_the_timing_gates_undecided(other: Other, lock: Ma
     inputs = make_inputs(make_prompts("a", "b"), 3)
     store = Store({"fake": FakeEngine}, Silent(), lambda _: None, preflight=False, lock=lock)
     other("together")
-    evidence = store.campaign(inputs).rounds(inputs, Measure(), lambda _: False)
+    evidence = store.campaign(inputs).rounds(inputs, Measure(), lambda _: ())
     assert evidence.exact
     assert evidence.rounds == 0
     for gate in (SpeedupGate(), LatencyGate(), MemoryGate()):

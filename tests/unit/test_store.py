@@ -61,7 +61,7 @@ class Bench:
 
     def rounds(self, inputs: Inputs, measure: Measure = FIVE) -> Evidence:
         """The rounds of a measurement that no gate wants more of."""
-        return self.store.campaign(inputs).rounds(inputs, measure, lambda _: False)
+        return self.store.campaign(inputs).rounds(inputs, measure, lambda _: ())
 
     def parity(self, inputs: Inputs) -> Evidence:
         """The parity pass alone."""
