@@ -73,7 +73,7 @@ class Outcome:
         reason = str(self.verdict("parity").get("reason", ""))
         if reason.startswith("pre-flight: "):
             return f"stopped by pre-flight: {reason.split(': ')[1]}"
-        if ended := re.search(r"ended by \w+|no answer within", self.case["error"] or ""):
+        if ended := re.search(r"ended by \w+|no answer within \S+ s", self.case["error"] or ""):
             return f"worker: {ended[0]}"
         if self.case["error"]:
             error = next((w for w in reason.split() if w.endswith("Error:")), "at loading")
