@@ -162,6 +162,20 @@ def compare(plain: Generation, speculative: Generation, num_draft_tokens: int) -
     return Parity(num_draft_tokens, first is None, plain.text == speculative.text, first)
 
 
+def in_step(arms: Mapping[str, ArmEvidence]) -> dict[str, ArmEvidence]:
+    """One speculative arm beside the plain one, in the rounds alone that both were part of.
+
+    An arm that was decided early missed the rest. Several arms stay as they are.
+    """
+    if sum(arm.num_draft_tokens is not None for arm in arms.values()) != 1:
+        return dict(arms)
+    common = set.intersection(*({trial.round for trial in arm.trials} for arm in arms.values()))
+    return {
+        name: replace(arm, trials=tuple(t for t in arm.trials if t.round in common))
+        for name, arm in arms.items()
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class CaseEvidence:
     """One prompt with its arms, ``plain`` and ``k=N``.
@@ -195,7 +209,7 @@ class CaseEvidence:
         """The same with these arms alone."""
         return replace(
             self,
-            arms={name: arm for name, arm in self.arms.items() if name in names},
+            arms=in_step({name: arm for name, arm in self.arms.items() if name in names}),
             alone=tuple(run for run in self.alone if arm_name(run.num_draft_tokens) in names),
             turns={name: run for name, run in self.turns.items() if name in names},
         )
@@ -265,19 +279,18 @@ class Evidence:
 
     @cached_property
     def timed(self) -> tuple[CaseEvidence, ...]:
-        """Usable cases with the same number of trials on every arm, at least one."""
+        """Usable cases with a trial at least on every arm."""
         return tuple(
             case
             for case in self.usable
-            if PLAIN in case.arms
-            and case.plain.trials
-            and all(len(arm.trials) == len(case.plain.trials) for arm in case.speculative)
+            if PLAIN in case.arms and all(arm.trials for arm in (case.plain, *case.speculative))
         )
 
     @property
     def rounds(self) -> int:
-        """Complete rounds."""
-        return min((len(case.plain.trials) for case in self.timed), default=0)
+        """Rounds that every arm of every timed case was part of."""
+        counts = (len(arm.trials) for case in self.timed for arm in (case.plain, *case.speculative))
+        return min(counts, default=0)
 
     def for_arm(self, num_draft_tokens: int) -> Evidence:
         """The same, cut to the plain arm and one number of draft tokens."""

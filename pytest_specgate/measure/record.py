@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import isnan
 
 from ..config.plan import Inputs, Measure, ParityMode, Prompt
 from ..config.spec import Invalid, Spec, boolean, found, integer, number
 from ..engines.base import Generation, Scores
 from .blocks import broken_ledger
-from .evidence import AGAIN, PLAIN, ArmEvidence, CaseEvidence, arm_name
+from .evidence import AGAIN, PLAIN, ArmEvidence, CaseEvidence, arm_name, in_step
 from .further import OptionRun, TurnRun, floor_between
 
 CaseKey = tuple[str, str, int]
@@ -90,20 +90,10 @@ class Record:
         errors = [self.errors[name] for name in order if name in self.errors]
         arms = {name: self.arms[name] for name in order if name in self.arms}
         if names is not None:
-            arms = _in_step(arms)
+            arms = in_step(arms)
         error = errors[0] if errors else None
         late = any(name in self.errors for name in arms)
         return CaseEvidence(self.prompt, self.tokens, arms, error, self.mode, late)
-
-
-def _in_step(arms: dict[str, ArmEvidence]) -> dict[str, ArmEvidence]:
-    """Only the rounds that every arm was part of: one that was decided early missed the rest."""
-    rounds = [{trial.round for trial in arm.trials} for arm in arms.values()]
-    common = set.intersection(*rounds) if rounds else set()
-    return {
-        name: replace(arm, trials=tuple(t for t in arm.trials if t.round in common))
-        for name, arm in arms.items()
-    }
 
 
 def key_of(prompt: Prompt) -> CaseKey:

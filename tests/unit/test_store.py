@@ -15,6 +15,7 @@ from pytest_specgate.config.plan import Inputs, Measure, Prompt
 from pytest_specgate.engines.base import EngineError, EngineInfo, Generation, Scores
 from pytest_specgate.gates import builtin_gates
 from pytest_specgate.gates.base import Gate, Verdict
+from pytest_specgate.measure.campaign import Wants
 from pytest_specgate.measure.evidence import Evidence, Trial
 from pytest_specgate.measure.store import Store
 from pytest_specgate.measure.watch import Silent, Step
@@ -73,14 +74,19 @@ class Bench:
         return self.store.campaign(inputs).evidence(inputs)
 
 
-def never(_: Evidence) -> bool:
+def never(_: Evidence) -> tuple[int, ...]:
     """No gate wants another round."""
-    return False
+    return ()
 
 
-def always(_: Evidence) -> bool:
+def always(evidence: Evidence) -> tuple[int, ...]:
     """A gate that never has enough."""
-    return True
+    return evidence.num_draft_tokens
+
+
+def until(rounds: int) -> Wants:
+    """A gate that is content after so many rounds."""
+    return lambda evidence: evidence.num_draft_tokens if evidence.rounds < rounds else ()
 
 
 def judge(name: str, evidence: Evidence, **options: Any) -> Verdict:
@@ -137,21 +143,21 @@ def test_one_more_k_after_the_parity_pass() -> None:
     assert list(evidence.cases[0].arms) == ["plain", "k=1", "k=5"]
 
 
-def test_a_late_k_is_timed_with_the_others_anew() -> None:
-    """Its trials must be paired: the plain arm and the k before it run again beside it."""
+def test_a_late_k_is_timed_with_the_plain_path_anew() -> None:
+    """Its trials are paired with plain ones: those run again, an arm that has its own does not."""
     bench, inputs = Bench(), make_inputs(make_prompts("a", "b"), 3)
     early = bench.rounds(inputs)
     both = replace(inputs, num_draft_tokens=(3, 5))
     late = bench.rounds(replace(both, num_draft_tokens=(5,)).only(inputs.prompts[0]))
     assert trials_of(late) == {"a": {"plain": 5, "k=5": 5}}
     evidence = bench.store.campaign(both).evidence(both)
-    assert trials_of(evidence)["a"] == {"plain": 5, "k=3": 5, "k=5": 5}
-    for arm in evidence.cases[0].arms.values():
-        assert [trial.round for trial in arm.trials] == [1, 2, 3, 4, 5]
+    assert trials_of(evidence)["a"] == {"plain": 10, "k=3": 5, "k=5": 5}
     (case, other), (before, _) = evidence.cases, early.cases
-    assert case.plain.trials == before.plain.trials  # scripted times; but made anew:
+    for k, rounds in ((3, [1, 2, 3, 4, 5]), (5, [6, 7, 8, 9, 10])):
+        for arm in evidence.for_arm(k).cases[0].arms.values():
+            assert [trial.round for trial in arm.trials] == rounds
     assert bench.pair.counted[("say a", "plain")] == 1 + 5 + 5
-    assert bench.pair.counted[("say a", "k=3")] == 1 + 5 + 5
+    assert bench.pair.counted[("say a", "k=3")] == 1 + 5
     assert bench.pair.counted[("say a", "k=5")] == 1 + 5
     assert case.plain.generation == before.plain.generation  # the parity pass holds
     assert list(other.arms) == ["plain", "k=3"]  # of the other prompt nothing was asked
@@ -186,7 +192,7 @@ def test_a_late_k_for_every_prompt_fills_whole_rounds() -> None:
     }
     for order in orders(bench).values():
         assert Counter(order) == Counter(
-            (prompt, arm) for prompt in "ab" for arm in ("plain", "k=3", "k=5")
+            (prompt, arm) for prompt in "ab" for arm in ("plain", "k=5")
         )
 
 
@@ -337,9 +343,9 @@ def test_wants_is_asked_from_the_minimum_on() -> None:
     bench, inputs = Bench(), make_inputs(make_prompts("a", "b"), 3)
     seen: list[int] = []
 
-    def wants(evidence: Evidence) -> bool:
+    def wants(evidence: Evidence) -> tuple[int, ...]:
         seen.append(evidence.rounds)
-        return evidence.rounds < 8
+        return (3,) if evidence.rounds < 8 else ()
 
     evidence = bench.store.campaign(inputs).rounds(inputs, Measure(1, 5, 12), wants)
     assert seen == [5, 6, 7, 8]
@@ -360,7 +366,7 @@ def test_a_second_gate_continues_the_rounds_of_the_first() -> None:
     bench, inputs = Bench(), make_inputs(make_prompts("a"), 3)
     campaign = bench.store.campaign(inputs)
     campaign.rounds(inputs, Measure(1, 5, 12), never)
-    evidence = campaign.rounds(inputs, Measure(1, 5, 12), lambda e: e.rounds < 8)
+    evidence = campaign.rounds(inputs, Measure(1, 5, 12), until(8))
     assert [trial.round for trial in evidence.cases[0].plain.trials] == list(range(1, 9))
     assert bench.pair.counted[("say a", "plain")] == 9
 
@@ -421,6 +427,40 @@ def test_steps_tell_where_it_stands() -> None:
     assert all(step.remaining_s is not None for step in steps[1:])
 
 
+def test_an_arm_that_is_decided_is_not_run_on() -> None:
+    """k = 1 is content at the minimum, k = 3 at eight; each is paired with its plain runs."""
+    bench, inputs = Bench(), make_inputs(make_prompts("a", "b"), 1, 3)
+    campaign = bench.store.campaign(inputs)
+    k3 = replace(inputs, num_draft_tokens=(3,))
+
+    def wants(_: Evidence) -> tuple[int, ...]:
+        return (3,) if campaign.evidence(k3).rounds < 8 else ()
+
+    campaign.rounds(inputs, Measure(1, 5, 12), wants)
+    assert bench.pair.counted[("say a", "k=1")] == 1 + 5
+    assert bench.pair.counted[("say a", "k=3")] == 1 + 8
+    assert bench.pair.counted[("say a", "plain")] == 1 + 8
+    for k, rounds in ((1, 5), (3, 8)):
+        evidence = campaign.evidence(replace(inputs, num_draft_tokens=(k,)))
+        assert evidence.rounds == rounds
+        assert trials_of(evidence)["a"] == {"plain": rounds, f"k={k}": rounds}
+    assert campaign.evidence(inputs).rounds == 5
+
+
+def test_an_arm_that_was_dropped_and_is_wanted_again() -> None:
+    """It is paired with the plain runs of its own rounds alone."""
+    bench, inputs = Bench(), make_inputs(make_prompts("a"), 1, 3)
+    campaign = bench.store.campaign(inputs)
+    one, three = (replace(inputs, num_draft_tokens=(k,)) for k in (1, 3))
+    campaign.register(inputs, rounds=5)
+    campaign.rounds(three, Measure(1, 5, 8), until(8))
+    evidence = campaign.rounds(one, Measure(1, 5, 7), until(7))
+    (case,) = evidence.cases
+    assert [t.round for t in case.plain.trials] == [1, 2, 3, 4, 5, 9, 10]
+    assert [t.round for t in case.speculative[0].trials] == [1, 2, 3, 4, 5, 9, 10]
+    assert campaign.evidence(three).rounds == 8
+
+
 @pytest.mark.parametrize("warmup", [1, 2, 3])
 def test_planned_trials_are_those_that_are_made(warmup: int) -> None:
     """Least where no gate wants more, most where one always does; parity prompts included."""
@@ -445,7 +485,7 @@ def test_a_prompt_that_fails_parity_is_never_timed() -> None:
     """One observed run an arm, and what its diagnosis runs again; the others go on."""
     bench = Bench(FakePair({"say b": WRONG}))
     evidence = bench.store.campaign(inputs := make_inputs(make_prompts("a", "b"), 3)).rounds(
-        inputs, Measure(1, 5, 12), lambda e: e.rounds < 6
+        inputs, Measure(1, 5, 12), until(6)
     )
     assert bench.pair.counted == {
         ("say a", "plain"): 7,

@@ -1,0 +1,139 @@
+"""Runs one loaded pair: guarded, checked, shown to the watcher, its cost kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ..config.plan import Decoding, Inputs
+from ..engines.base import EngineError, Generation, KeepsCaches, Pair, Scores, Turns
+from .evidence import arm_name
+from .record import (
+    Record,
+    budget_of,
+    malformed,
+    malformed_prompt,
+    malformed_scores,
+)
+from .watch import Step
+
+if TYPE_CHECKING:
+    from .store import Store
+
+
+class Runner:
+    """What a campaign lets its pair do."""
+
+    def __init__(self, inputs: Inputs, store: Store, remaining: Callable[[], float | None]) -> None:
+        """Nothing is loaded yet.
+
+        Args:
+            inputs: the pair and its decoding options.
+            store: that keeps the loaded pair.
+            remaining: seconds for all that is planned, for progress.
+        """
+        self._inputs = inputs
+        self._store = store
+        self._remaining = remaining
+        self._spent: dict[bool, list[float]] = {False: [], True: []}
+
+    @property
+    def pair(self) -> Pair:
+        """The loaded pair.
+
+        Raises:
+            EngineError: it cannot be loaded.
+        """
+        return self._store.pair(self._inputs)
+
+    def cost(self, k: int | None) -> float | None:
+        """Mean seconds of a run of one path so far; of the plain one where there is no other."""
+        spent = self._spent[k is not None] or self._spent[False]
+        return sum(spent) / len(spent) if spent else None
+
+    def encode(self, record: Record) -> tuple[int, ...]:
+        """Prompt ids; made once."""
+        if not record.tokens:
+            tokens = self._store.guarded(
+                self._inputs,
+                lambda: self.pair.encode(record.prompt.text, self._inputs.chat_template_args),
+            )
+            self._accept(malformed_prompt(tokens))
+            record.tokens = tokens
+        return record.tokens
+
+    def generate(
+        self,
+        record: Record,
+        k: int | None,
+        number: int = 0,
+        *,
+        observe: bool = False,
+        decoding: Decoding | None = None,
+    ) -> Generation:
+        """One run of a prompt.
+
+        Args:
+            record: of the prompt.
+            k: None for the plain path.
+            number: of the round; 0 where it is not timed.
+            observe: see ``Pair.generate``.
+            decoding: in place of the campaign's own.
+
+        Raises:
+            EngineError: it broke, or gave what no engine should.
+        """
+        step = Step(record.prompt.id, arm_name(k), number, record.least_rounds, self._remaining())
+        tick = self._store.watcher.trial_started(step)
+        begin = time.perf_counter()
+        generation = self._store.guarded(
+            self._inputs,
+            lambda: self.pair.generate(
+                record.tokens,
+                decoding or self._inputs.decoding,
+                max_tokens=budget_of(record.prompt),
+                num_draft_tokens=k,
+                observe=observe,
+                tick=tick,
+            ),
+        )
+        self._spent[k is not None].append(time.perf_counter() - begin)
+        self._accept(malformed(generation))
+        return generation
+
+    def score(self, prompt: Sequence[int], generation: Generation) -> Scores | None:
+        """The teacher-forced pass over an output; None where the engine has none."""
+        scores = self._store.guarded(
+            self._inputs, lambda: self.pair.score(prompt, generation.tokens, self._inputs.decoding)
+        )
+        if scores is not None:
+            self._accept(malformed_scores(scores, len(generation.tokens)))
+        return scores
+
+    def second_turn(self, record: Record, follow_up: str, k: int | None) -> Turns:
+        """Two turns of a prompt with the prompt cache kept.
+
+        Raises:
+            EngineError: it broke, or the engine cannot keep a cache.
+        """
+        inputs, pair = self._inputs, self.pair
+        if not isinstance(pair, KeepsCaches):
+            raise EngineError(f"the engine {inputs.engine} cannot keep a prompt cache")
+        keeps: KeepsCaches = pair
+        return self._store.guarded(
+            inputs,
+            lambda: keeps.second_turn(
+                record.tokens,
+                (record.prompt.text, follow_up),
+                inputs.decoding,
+                max_tokens=budget_of(record.prompt),
+                num_draft_tokens=k,
+                chat_template_args=inputs.chat_template_args,
+            ),
+        )
+
+    def _accept(self, problem: str | None) -> None:
+        """Refuse what an engine gave, where there is a problem with it."""
+        if problem:
+            raise EngineError(f"the engine {self._inputs.engine}: {problem}")
