@@ -44,7 +44,7 @@ class BothPlain(MlxLmPair):
         observe: bool = False,
         tick: Tick | None = None,
     ) -> Generation:
-        """See ``Pair.generate``; the flags of a draft that is never accepted, so blocks count."""
+        """See ``Pair.generate``; every second flag is set, since nothing drafted would fail."""
         made = super().generate(
             prompt,
             decoding,
@@ -61,7 +61,8 @@ class BothPlain(MlxLmPair):
         time.sleep(max(0.0, wait - 0.001))
         while time.perf_counter() < until:
             pass
-        return replace(made, e2e_s=made.e2e_s + wait, calls=None)
+        flags = tuple(i % 2 == 0 for i in range(len(made.tokens)))
+        return replace(made, e2e_s=made.e2e_s + wait, from_draft=flags, calls=None)
 
 
 def interval(count: int, total: int) -> tuple[float, float]:
@@ -81,7 +82,7 @@ def session(store: Store, inputs: Inputs, measure: Measure) -> tuple[str, int]:
         lambda seen: gate.wants_rounds(seen, OPTIONS, measure.max_rounds),
     )
     verdict = gate.judge(evidence, OPTIONS, f"k={K}")
-    if evidence.rounds < measure.min_rounds:
+    if verdict.observed is None:
         raise SystemExit(f"a session measured nothing: {verdict.reason}")
     return verdict.status, evidence.rounds
 

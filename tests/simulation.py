@@ -59,7 +59,7 @@ class Shares:
 
     def __str__(self) -> str:
         """``failed/passed/inconclusive, rounds`` in per cent."""
-        shares = (self.failed, self.passed, self.inconclusive)
+        shares = (self.failed, self.passed, abs(self.inconclusive))  # no "-0.0"
         return "/".join(f"{100 * s:.1f}" for s in shares) + f", {self.rounds:.1f}"
 
 

@@ -126,7 +126,7 @@ def thresholds(prompts: int, rounds: int) -> tuple[float, float]:
     few = 1 + 3 / (prompts * (rounds - 1))
     if prompts > 1:
         return 2.45 * few, 2.85 * few
-    return 2.2 * few, 3.4 * few if rounds >= _LEAST_ROUNDS_TO_FAIL_ONE else math.inf
+    return 2.2 * few, 3.6 * few if rounds >= _LEAST_ROUNDS_TO_FAIL_ONE else math.inf
 
 
 def speedup_verdicts(
@@ -153,7 +153,7 @@ def speedup_verdicts(
 def _logs(ratios: Sequence[Sequence[float]]) -> Floats:
     import numpy as np
 
-    return np.log(np.asarray(ratios, dtype=float))
+    return np.asarray(np.log(np.asarray(ratios, dtype=float)))
 
 
 def median_speedup(ratios: Sequence[Sequence[float]]) -> Estimate:

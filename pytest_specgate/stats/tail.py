@@ -143,11 +143,12 @@ def p95_ratio(
 def decide_p95_ratio(estimate: Estimate, most: float, tolerance: float) -> Decision:
     """Is the p95 ratio at most ``most``?
 
-    Failed when the estimate lies 2.33 standard errors above the limit, passed when it lies 1.645
-    below limit * (1 + tolerance).
+    Failed when the estimate lies 2.8 standard errors above the limit, passed when it lies 1.645
+    below limit * (1 + tolerance). The bootstrap of a tail of few rounds gives too small an error
+    now and then: 2.33, the 1 % point of the normal distribution, made up to 4.5 % false failures.
     """
     distance = estimate.log - math.log(most)
-    if distance - 2.33 * estimate.error > 0:
+    if distance - 2.8 * estimate.error > 0:
         return "failed"
     if distance + 1.645 * estimate.error < math.log1p(tolerance):
         return "passed"
