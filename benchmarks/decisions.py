@@ -1,7 +1,7 @@
 """How often the decisions err: tables of simulated sessions, and sessions of the embedded pair.
 
-``--demo`` runs whole sessions of the speedup gate on the embedded pair instead: plain against
-plain, and with a planted slowdown.
+``--demo`` runs whole sessions of the speedup gate on the embedded pair instead: two equal arms, and
+a planted slowdown of one.
 """
 
 from __future__ import annotations
@@ -153,15 +153,20 @@ def main() -> None:
     parser.add_argument("--seed", type=int, help="of the simulation (default: a fresh one)")
     parser.add_argument("--plots", type=Path, metavar="DIR", help="write the plots there")
     parser.add_argument("--demo", action="store_true", help="sessions of the embedded pair instead")
-    parser.add_argument("--sessions", type=int, default=100, help="plain against plain")
+    parser.add_argument("--sessions", type=int, default=100, help="of two equal arms")
     parser.add_argument("--planted", type=int, help="with the slowdown (default: half as many)")
+    parser.add_argument(
+        "--speculative", action="store_true", help="both arms take the speculative path: shorter"
+    )
     parser.add_argument("--wait-share", type=float, default=0.06, help="the slowdown: %(default)s")
     chosen = parser.parse_args()
     if chosen.demo:
         import demo_sessions
 
         planted = chosen.sessions // 2 if chosen.planted is None else chosen.planted
-        demo_sessions.run(chosen.sessions, planted, chosen.wait_share)
+        demo_sessions.run(
+            chosen.sessions, planted, chosen.wait_share, speculative=chosen.speculative
+        )
         return
     rng = np.random.default_rng(chosen.seed)
     speedup_tables(rng, chosen.runs)

@@ -1,8 +1,8 @@
 """Whole sessions of the speedup gate on the embedded pair, without pytest.
 
 The pair is loaded once. Every session has a fresh campaign: warm-up pass, rounds in the gate's own
-order and number, the gate's own verdict at a limit of 1. Both arms are the plain path; a planted
-slowdown waits on the arm that stands for the speculative one.
+order and number, the gate's own verdict at a limit of 1. Both arms take the same path, the plain
+one unless told otherwise; a planted slowdown waits on the arm that stands for the speculative one.
 """
 
 from __future__ import annotations
@@ -29,9 +29,15 @@ OPTIONS: Mapping[str, Any] = {"min": 1.0, "statistic": "median", "margin": 0.03}
 VERDICTS = ("failed", "passed", "inconclusive")
 
 
-class BothPlain(MlxLmPair):
-    """The plain path on either arm; the speculative one then waits a share of its own time."""
+class BothAlike(MlxLmPair):
+    """One path on either arm; the speculative arm then waits a share of its own time.
 
+    Attributes:
+        path: num_draft_tokens of the path, None for the plain one.
+        wait_share: of the time of the call.
+    """
+
+    path: int | None = None
     wait_share = 0.0
 
     def generate(
@@ -44,12 +50,12 @@ class BothPlain(MlxLmPair):
         observe: bool = False,
         tick: Tick | None = None,
     ) -> Generation:
-        """See ``Pair.generate``; every second flag is set, since nothing drafted would fail."""
+        """See ``Pair.generate``; on the plain path every second flag is set: none would fail."""
         made = super().generate(
             prompt,
             decoding,
             max_tokens=max_tokens,
-            num_draft_tokens=None,
+            num_draft_tokens=self.path,
             observe=observe,
             tick=tick,
         )
@@ -61,8 +67,11 @@ class BothPlain(MlxLmPair):
         time.sleep(max(0.0, wait - 0.001))
         while time.perf_counter() < until:
             pass
+        made = replace(made, e2e_s=made.e2e_s + wait)
+        if self.path is not None:
+            return made
         flags = tuple(i % 2 == 0 for i in range(len(made.tokens)))
-        return replace(made, e2e_s=made.e2e_s + wait, from_draft=flags, calls=None)
+        return replace(made, from_draft=flags, calls=None)
 
 
 def interval(count: int, total: int) -> tuple[float, float]:
@@ -87,7 +96,7 @@ def session(store: Store, inputs: Inputs, measure: Measure) -> tuple[str, int]:
     return verdict.status, evidence.rounds
 
 
-def run(sessions: int, planted: int, wait_share: float) -> None:
+def run(sessions: int, planted: int, wait_share: float, *, speculative: bool) -> None:
     """Both kinds of sessions, a row each."""
     with tempfile.TemporaryDirectory() as name:
         build(Path(name), demo.recipe())
@@ -95,9 +104,12 @@ def run(sessions: int, planted: int, wait_share: float) -> None:
         prompts = tuple(Prompt(p.id, p.text, p.kind, TOKENS) for p in builtin("smoke") or ())[:12]
         inputs = Inputs(target, draft, prompts, (K,), Decoding(max_tokens=TOKENS))
         loaded = MlxLmEngine().load(inputs)
-        pair = BothPlain(
+        pair = BothAlike(
             loaded.target, loaded.draft, loaded.tokenizer, loaded.draft_tokenizer, loaded.info
         )
+
+        pair.path = K if speculative else None
+        path = "speculative" if speculative else "plain"
 
         class Loaded(MlxLmEngine):
             def load(self, inputs: Inputs) -> MlxLmPair:
@@ -112,7 +124,7 @@ def run(sessions: int, planted: int, wait_share: float) -> None:
         print("|---|---|---|---|---|---|---|", flush=True)
         begin = time.perf_counter()
         for label, count, share in (
-            ("plain against plain", sessions, 0.0),
+            (f"{path} against {path}", sessions, 0.0),
             (f"planted +{wait_share:.0%}", planted, wait_share),
         ):
             if not count:
