@@ -16,6 +16,8 @@ spec_speedup = pytest.mark.spec_speedup
 spec_latency = pytest.mark.spec_latency
 spec_memory = pytest.mark.spec_memory
 spec_acceptance = pytest.mark.spec_acceptance
+spec_ttft = pytest.mark.spec_ttft
+spec_tpot = pytest.mark.spec_tpot
 spec_reuse = pytest.mark.spec_reuse
 spec_options = pytest.mark.spec_options
 spec_inputs = pytest.mark.spec_inputs
@@ -100,6 +102,8 @@ __all__ = [
     "spec_parity",
     "spec_reuse",
     "spec_speedup",
+    "spec_tpot",
+    "spec_ttft",
 ]
 
 

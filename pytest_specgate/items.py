@@ -11,7 +11,7 @@ import pytest
 
 from .config.plan import GateConfig, Inputs, Plan
 from .config.spec import ConfigError
-from .text import shown, shown_lines
+from .text import shown_lines
 
 if TYPE_CHECKING:
     from .session import SpecSession
@@ -93,8 +93,7 @@ class GateItem(pytest.Item):
         verdict = self.spec.judge.item(self)
         if verdict.status == "failed":
             raise GateFailed(self.spec.judge.explain(verdict))
-        if verdict.status in ("inconclusive", "skipped"):
-            pytest.skip(shown(verdict.reason))
+        self.spec.settle([verdict], named=False)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
         """The verdict's own words; a traceback only for a fault of specgate itself."""

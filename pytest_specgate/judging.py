@@ -39,6 +39,8 @@ class Judge:
         self._verdicts: dict[tuple[str, str, str], Verdict] = {}
         self._measured: dict[int, tuple[Campaign, Inputs]] = {}
         self._environment: dict[str, Any] | None = None
+        self._timed: dict[int, set[tuple[str, str, str]]] = {}
+        self._rounds: dict[int, Measure] = {}
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -52,6 +54,8 @@ class Judge:
                 replace(inputs, num_draft_tokens=campaign.num_draft_tokens),
                 self._store.pair_info(inputs),
                 campaign.cases(),
+                campaign.noise(measure := self._rounds.get(id(campaign), Measure())),
+                campaign.trials(measure),
             )
             for campaign, inputs in self._measured.values()
             if campaign.cases()
@@ -67,6 +71,8 @@ class Judge:
             timed = any(gate.needs == "rounds" for gate in gates)
             campaign = self.campaign(inputs)
             campaign.register(inputs, rounds=measure.min_rounds if timed else 0)
+            if timed:
+                self._rounds[id(campaign)] = measure
 
     def campaign(self, inputs: Inputs) -> Campaign:
         """The campaign of these inputs, kept for the report."""
@@ -116,6 +122,7 @@ class Judge:
         """The verdict of one gate item."""
         gate, options = self._gates[item.config_of_gate.name], item.config_of_gate.options
         campaign = self.campaign(item.inputs)
+        self._run_again(item, gate, campaign)
         peers = [
             (self._gates[other.config_of_gate.name], other)
             for other in self._selected
@@ -138,6 +145,26 @@ class Judge:
         untimed = why_untimed(item)
         evidence = self.measure(item.inputs, item.plan.measure, gate, wants, untimed)
         return self._record(item, gate.judge(evidence, options, item.subject), item.inputs)
+
+    def _run_again(self, item: GateItem, gate: Gate, campaign: Campaign) -> None:
+        """A rerun within the session: undecided goes on with its sample, failed starts afresh."""
+        before = self._verdicts.get((item.nodeid, gate.name, item.subject))
+        if before is None:
+            return
+        if before.status == "failed":
+            campaign.forget(item.inputs)
+        elif before.status == "inconclusive" and gate.needs == "rounds":
+            campaign.grant(item.inputs, item.plan.measure.max_rounds)
+
+    def keep_samples(self) -> None:
+        """At the end of the session: the trials of undecided gates, where none of them failed.
+
+        Raises:
+            OSError: they cannot be written.
+        """
+        for key, (campaign, _) in self._measured.items():
+            found = {self._verdicts[name].status for name in self._timed.get(key, ())}
+            campaign.keep_sample(undecided="inconclusive" in found and "failed" not in found)
 
     def markers(
         self, item: pytest.Item, configs: Iterable[GateConfig], inputs: Inputs, measure: Measure
@@ -190,9 +217,13 @@ class Judge:
             key = (item.nodeid, part.gate, part.subject)
             self._verdicts[key] = replace(part, item=item.nodeid)
         verdict = replace(verdict, item=item.nodeid, parts=())
-        self._verdicts[item.nodeid, verdict.gate, verdict.subject] = verdict
+        key = (item.nodeid, verdict.gate, verdict.subject)
+        self._verdicts[key] = verdict
+        if self._gates[verdict.gate].needs == "rounds":
+            self._timed.setdefault(id(self.campaign(inputs)), set()).add(key)
         if isinstance(item, GateItem):
-            item.user_properties.extend(properties(verdict))
+            others = [entry for entry in item.user_properties if entry[0][:9] != "specgate_"]
+            item.user_properties[:] = [*others, *properties(verdict)]
         else:
             name = self._gates[verdict.gate].item
             item.user_properties.extend(properties(verdict, f"specgate_{name}[{verdict.subject}]"))

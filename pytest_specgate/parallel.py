@@ -97,6 +97,8 @@ def _one_pair(pairs: list[MeasuredPair]) -> MeasuredPair:
         inputs=replace(first.inputs, num_draft_tokens=tuple(sorted(ks))),
         info=next((pair.info for pair in pairs if pair.info), None),
         cases=tuple(cases.values()),
+        noise=next((pair.noise for pair in pairs if pair.noise), None),
+        trials=max(pair.trials for pair in pairs),
     )
 
 

@@ -38,6 +38,13 @@ _OPTIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
         {"metavar": "SPEC", "nargs": "?", "const": "popen"},
     ),
     ("timeout", "seconds that one call of an isolated engine may take", {"metavar": "SECONDS"}),
+    (
+        "on-inconclusive",
+        "what an undecided gate does: fail, warn (default) or pass",
+        {"metavar": "POLICY"},
+    ),
+    ("noise", "time the plain path twice: the machine's own noise", {"action": "store_true"}),
+    ("budget", "most time for measuring, such as 10m", {"metavar": "TIME"}),
     ("chat-template-args", "arguments of the chat template", {"metavar": "JSON"}),
     ("trust-remote-code", "let a model run code of its own", {"action": "store_true"}),
 )
@@ -48,6 +55,8 @@ _MARKERS = (
     "spec_latency(p95_max_ratio=1.0, p95_max_seconds=None): p95 of end-to-end seconds",
     "spec_memory(max_gb=None, max_ratio=None, headroom=0.1): peak memory",
     "spec_acceptance(min=0.5): accepted / proposed draft tokens",
+    "spec_ttft(p95_max_ratio=None, p95_max_seconds=None): p95 of seconds to the first token",
+    "spec_tpot(p95_max_ratio=1.0, p95_max_seconds=None): p95 of time per output token",
     "spec_reuse(follow_up=): a second turn with the prompt cache kept equals a fresh run",
     "spec_options(repetition_penalty=1.3, ...): each option alone, equal on both paths",
     "spec_inputs(prompts=, kinds=, target=, draft=, num_draft_tokens=, max_tokens=, ...): "
@@ -198,7 +207,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     verdicts = session.judge_markers(item) if session and _is_marked(item) else []
     result = yield
     if session:
-        session.settle_markers(verdicts)
+        session.settle(verdicts)
     return result
 
 
@@ -228,6 +237,7 @@ def pytest_report_teststatus(
     return None
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     spec = session.config.stash.get(SESSION, None)
     if spec and not spec.finish(exitstatus) and exitstatus == pytest.ExitCode.OK:

@@ -22,8 +22,10 @@ from .engines.base import EngineError, Pair
 from .gates.base import Verdict
 from .items import GateItem, GatesFile
 from .judging import Judge
+from .measure.budget import Budget
 from .measure.evidence import Comparison, Evidence
 from .measure.lock import Busy, MachineLock, lock_path
+from .measure.samples import Samples
 from .measure.store import Store
 from .prompts import builtin
 from .registry import Registry
@@ -65,6 +67,9 @@ class SpecSession:
             self._progress,
             self._prepare,
             preflight=not self._options.no_preflight,
+            budget=Budget(self._options.budget_s),
+            noise=self._options.noise,
+            samples=Samples(self._sample_folder(), lambda: self.judge.facts()),
             lock=MachineLock(lock_path(self._elsewhere()), waiting=self._progress.waiting),
         )
         self.judge = Judge(config, self.registry, self._store)
@@ -80,6 +85,11 @@ class SpecSession:
             self._plan_gates()
         if not self._plans:
             self._builder.inputs({}, {})  # wrong options are told also where nothing is gated
+
+    def _sample_folder(self) -> Path | None:
+        """In pytest's cache, so that --cache-clear forgets samples too."""
+        cache = getattr(self._config, "cache", None)
+        return Path(cache.mkdir("specgate-samples")) if cache else None
 
     def _elsewhere(self) -> str:
         """The spec of a gateway to another machine, which is then the one that is measured."""
@@ -278,11 +288,21 @@ class SpecSession:
             return []
         return self.judge.markers(item, configs, *item.stash[_INPUTS])
 
-    def settle_markers(self, verdicts: list[Verdict]) -> None:
-        """After the test's body: an undecided gate is not a pass."""
+    def settle(self, verdicts: list[Verdict], *, named: bool = True) -> None:
+        """An undecided gate is not a pass: skip the test, or fail it where the policy says so.
+
+        Args:
+            verdicts: of the test.
+            named: say which gate it was; an item of a gates file has its name.
+        """
         undecided = [v for v in verdicts if v.status in ("inconclusive", "skipped")]
+        noisy = [verdict for verdict in undecided if verdict.status == "inconclusive"]
+        if noisy and self._options.on_inconclusive == "fail":
+            words = "\n\n".join(map(self.judge.explain, noisy))
+            _fail(f"{words}\n  Undecided counts as failed here: --spec-on-inconclusive=fail")
         if undecided:
-            pytest.skip("; ".join(f"{v.gate}: {shown(v.reason)}" for v in undecided))
+            reasons = (f"{v.gate}: {v.reason}" if named else v.reason for v in undecided)
+            pytest.skip(shown("; ".join(reasons)))
 
     def inputs(self, item: pytest.Item) -> Inputs:
         """What a test measures."""
@@ -367,11 +387,16 @@ class SpecSession:
         self._store.close()
         if self._config.option.collectonly or exitstatus == pytest.ExitCode.USAGE_ERROR:
             return True
+        try:
+            self.judge.keep_samples()
+        except OSError as error:
+            self._notes.append(shown(f"the undecided sample could not be kept: {error}"))
         found = self._findings()
         if parallel.is_worker(self._config):
             facts = self.judge.facts() if found.used else None
             parallel.hand_over(self._config, replace(found, facts=facts))
             return True
+        self._remember(found.verdicts)
         interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
         idle = self._options.require and not found.verdicts and not found.used
         if not (found.verdicts or found.measured or self._options.reports or idle):
@@ -381,6 +406,7 @@ class SpecSession:
             environment=found.facts or self.judge.facts(),
             measured=found.measured,
             verdicts=found.verdicts,
+            quiet=self._options.on_inconclusive == "pass",
             item_names={name: gate.item for name, gate in self.registry.gates.items()},
         )
         if idle:
@@ -397,10 +423,17 @@ class SpecSession:
                 self._notes.append(shown(f"ERROR: {request.origin}: cannot be written: {error}"))
         return written and not idle
 
+    def _remember(self, verdicts: Iterable[Verdict]) -> None:
+        """An undecided item is worth running again: ``--lf`` selects it beside the failed ones."""
+        again = getattr(self._config.pluginmanager.get_plugin("lfplugin"), "lastfailed", None)
+        if isinstance(again, dict):
+            again |= {v.item: True for v in verdicts if v.status == "inconclusive"}
+
     def summarize(self, reporter: Any) -> None:
         """Write the section behind pytest's own summary."""
         if self._report is None:
             return
+        reporter.ensure_newline()
         reporter.section("specgate")
         writer = self._config.get_terminal_writer()
         for line in [*summary_lines(self._report, writer.fullwidth), *self._notes]:

@@ -8,13 +8,13 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from .keys import MAX_TOKENS
 from .layers import Key, Layer, Setting, checked
-from .spec import ConfigError, Invalid, found, nearest, number, path_of, unique_keys
+from .spec import ConfigError, Invalid, found, nearest, number, one_of, path_of, unique_keys
 
 Parsed = dict[Key, Any]
 
@@ -26,6 +26,9 @@ class ReportRequest:
     kind: str
     path: Path
     origin: str
+
+
+OnInconclusive = Literal["fail", "warn", "pass"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,9 @@ class Options:
     no_preflight: bool = False
     trust_remote_code: bool = False
     isolation: Isolation | None = None
+    on_inconclusive: OnInconclusive = "warn"
+    noise: bool = False
+    budget_s: float | None = None
     reports: tuple[ReportRequest, ...] = field(default=())
 
     @property
@@ -216,6 +222,33 @@ def _seconds(text: str, origin: str) -> float:
         raise ConfigError(f"{origin}: {error}") from None
 
 
+_PARTS = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?", re.ASCII)
+
+
+def _duration(text: str, origin: str) -> float:
+    """Seconds of ``10m``, ``90s``, ``1h30m`` or a bare number of seconds."""
+    parts = _PARTS.fullmatch(text.strip()) if len(text) < 20 else None
+    hours, minutes, seconds = (int(part or 0) for part in parts.groups()) if parts else (0, 0, 0)
+    total = 3600.0 * hours + 60 * minutes + seconds
+    if not 0 < total <= 1e6:
+        raise ConfigError(
+            f"{origin}: must be a duration such as 10m, 90s or 1h30m, found {found(text)}"
+        )
+    return total
+
+
+_ON_INCONCLUSIVE = one_of("fail", "warn", "pass")
+
+
+def _on_inconclusive(given: tuple[str, str] | None) -> Any:
+    if given is None:
+        return "warn"
+    try:
+        return _ON_INCONCLUSIVE(given[0])
+    except Invalid as error:
+        raise ConfigError(f"{given[1]}: {error}") from None
+
+
 def _report(text: str, kinds: Collection[str], origin: str, base: Path) -> ReportRequest:
     kind, colon, path = text.partition(":")
     if not colon or not path.strip():
@@ -313,5 +346,8 @@ def read_options(config: pytest.Config, report_kinds: Collection[str]) -> Option
             ini_place,
         ),
         isolation=_isolation(text_and_origin("isolate"), text_and_origin("timeout")),
+        on_inconclusive=_on_inconclusive(text_and_origin("on_inconclusive")),
+        noise=_truth("noise", option("noise"), _ini(config, "noise"), ini_place),
+        budget_s=_duration(*budget) if (budget := text_and_origin("budget")) else None,
         reports=tuple(reports),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .acceptance import AcceptanceGate
 from .base import Gate
-from .latency import LatencyGate
+from .latency import LatencyGate, TpotGate, TtftGate
 from .memory import MemoryGate
 from .options import OptionsGate
 from .parity import ParityGate
@@ -24,4 +24,6 @@ def builtin_gates() -> list[Gate]:
         AcceptanceGate(),
         ReuseGate(),
         OptionsGate(),
+        TtftGate(),
+        TpotGate(),
     ]

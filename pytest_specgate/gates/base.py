@@ -25,6 +25,7 @@ class Verdict:
     of evidence and ``advice`` lines of what to do, both for a person. ``item`` is the node id of
     the test item that asked, set when the verdict is recorded. ``kind`` is the diagnosis of a
     parity failure; ``parts`` are verdicts that this one sums up, reported beside it.
+    ``false_alarm`` is the most that the chance of a false failure was, the truth at the limit.
     """
 
     gate: str
@@ -45,6 +46,7 @@ class Verdict:
     item: str = ""
     kind: str | None = None
     parts: tuple[Verdict, ...] = ()
+    false_alarm: float = 0.0
 
 
 class Gate(Protocol):
@@ -124,6 +126,14 @@ class BaseGate:
     def failed(self, subject: str, reason: str, *advice: str, **more: Any) -> Verdict:
         """A failed verdict of this gate."""
         return Verdict(self.name, subject, "failed", reason, advice=advice, **more)
+
+
+def not_generated(gate: str, evidence: Evidence, subject: str) -> Verdict | None:
+    """For a gate of one prompt: the undecided verdict where nobody generated that prompt."""
+    if evidence.cases:
+        return None
+    why = evidence.unmeasured or "nothing was generated"
+    return Verdict(gate, subject, "inconclusive", why)
 
 
 def nothing_to_judge(evidence: Evidence) -> tuple[str, tuple[str, ...]] | None:

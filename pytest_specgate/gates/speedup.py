@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..config.plan import MOST_ROUNDS
 from ..config.spec import number, one_of
 from ..stats import (
+    FALSE_FAILURE,
     LEAST_ROUNDS,
-    LEAST_ROUNDS_TO_FAIL,
+    LEAST_ROUNDS_TO_FAIL_ALONE,
     decide_speedup,
     median_speedup,
     rounds_needed,
+    thresholds,
 )
 from ..text import count
 from .base import BaseGate, Verdict, nothing_to_judge
-from .words import excluded, too_short, untimed
+from .words import carried, excluded, noise_floor_line, too_short, untimed
 
 if TYPE_CHECKING:
     from ..measure.evidence import Evidence
@@ -77,7 +80,13 @@ class SpeedupGate(BaseGate):
             "observed": estimate.value,
             "spread": estimate.interval,
             "observed_text": f"{estimate.value:.2f}x [{low:.2f}, {high:.2f}]",
-            "details": (*too_short(evidence), *excluded(evidence)),
+            "details": (
+                *carried(evidence),
+                *noise_floor_line(evidence, rounds, margin, "margin"),
+                *too_short(evidence),
+                *excluded(evidence),
+            ),
+            "false_alarm": FALSE_FAILURE["speedup"],
         }
         match decide_speedup(ratios, least, margin):
             case "passed":
@@ -114,11 +123,12 @@ def _undecided(ratios: list[list[float]], least: float, margin: float) -> dict[s
             "reason": f"{count(rounds, 'round')} cannot decide: it takes {LEAST_ROUNDS}",
             "advice": (f"Run again with --spec-rounds {LEAST_ROUNDS}:12",),
         }
-    if rounds < LEAST_ROUNDS_TO_FAIL and median_speedup(ratios).value < least:
+    _, below = thresholds(len(ratios), rounds)
+    if math.isinf(below) and median_speedup(ratios).value < least:
         return {
-            "reason": f"below the limit of {least:.2f}x, but it takes {LEAST_ROUNDS_TO_FAIL} "
-            f"rounds to fail, found {rounds}",
-            "advice": (f"Run again with --spec-rounds {LEAST_ROUNDS_TO_FAIL}:12",),
+            "reason": f"below the limit of {least:.2f}x, but with a single prompt it takes "
+            f"{LEAST_ROUNDS_TO_FAIL_ALONE} rounds to fail, found {rounds}",
+            "advice": (f"Run again with --spec-rounds {LEAST_ROUNDS_TO_FAIL_ALONE}:12",),
         }
     more = max(needed, rounds + 1)
     advice = f"About {more} rounds would decide: --spec-rounds {LEAST_ROUNDS}:{more}; a quieter "

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..text import count
+
 if TYPE_CHECKING:
     from ..measure.evidence import Evidence
 
@@ -44,6 +46,31 @@ def too_short(evidence: Evidence) -> tuple[str, ...]:
     )
 
 
+def carried(evidence: Evidence) -> tuple[str, ...]:
+    """A line where rounds of an earlier session count."""
+    if not evidence.carried:
+        return ()
+    return (f"goes on with {count(evidence.carried, 'round')} of an earlier, undecided session",)
+
+
 def untimed(evidence: Evidence) -> str:
     """Why there is no complete round."""
     return evidence.unmeasured or "no round was completed"
+
+
+def noise_floor_line(evidence: Evidence, rounds: int, finest: float, name: str) -> tuple[str, ...]:
+    """A line where a limit is finer than what plain against plain shows to be decidable.
+
+    Args:
+        evidence: with two plain arms (--spec-noise); without, nothing can be said.
+        rounds: the most that are run.
+        finest: share that the gate tells apart, such as 0.03.
+        name: of that option.
+    """
+    floor = evidence.noise(rounds)
+    if floor is None or floor.smallest_effect <= finest:
+        return ()
+    return (
+        f"finer than the noise: {name} is {finest:.1%}, and {floor.smallest_effect:.1%} is the "
+        f"smallest slowdown that these prompts and {rounds} rounds find on this machine",
+    )

@@ -11,6 +11,7 @@ from .. import preflight
 from ..config.plan import Inputs, Measure, Prompt
 from ..engines.base import EngineError, Generation, Pair
 from ..preflight import Preflight
+from ..stats import NoiseFloor
 from .blocks import blocks_of, broken_invariant, broken_ledger
 from .evidence import AGAIN, PLAIN, ArmEvidence, CaseEvidence, Evidence, arm_name
 from .further import option_run, turn_run, with_option
@@ -39,6 +40,7 @@ class Campaign:
         self._records: dict[CaseKey, Record] = {}
         self._checked: tuple[int, Preflight] | None = None
         self._unmeasured: str | None = None
+        self._began = False
         self._runner = Runner(inputs, store, self._remaining)
         self._rounds = Rounds(
             self._runner,
@@ -72,8 +74,9 @@ class Campaign:
     def planned_trials(self, measure: Measure) -> tuple[int, int]:
         """(least, most) trials that the registered prompts will take, warm-up included."""
         arms = sum(len(record.wanted) + 1 for record in self._records.values())
+        plain = 2 if self._store.noise else 1
         timed = sum(
-            1 + sum(rounds > 0 for rounds in record.wanted.values())
+            plain + sum(rounds > 0 for rounds in record.wanted.values())
             for record in self._records.values()
             if record.least_rounds
         )
@@ -166,6 +169,7 @@ class Campaign:
         for record in records:
             self._observe(record)
         asked = [self._records[key_of(prompt)] for prompt in inputs.prompts]
+        self._go_on_with_samples(records)
         try:
             with self._store.alone():
                 stopped = self._rounds.run(
@@ -179,6 +183,59 @@ class Campaign:
             stopped = str(busy)
         self._unmeasured = stopped or self._unmeasured
         return self.evidence(inputs)
+
+    def _go_on_with_samples(self, records: list[Record]) -> None:
+        """Once, before anything is timed: what an undecided session before this one has timed."""
+        if self._store.samples is not None and not self._began:
+            self._store.samples.take_over(
+                records, self._inputs, self._store.pair_info(self._inputs)
+            )
+        self._began = True
+
+    def keep_sample(self, *, undecided: bool) -> None:
+        """For the next session: the trials of undecided gates; nothing once they are decided.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        records = [record for record in self._records.values() if record.rounds]
+        if self._store.samples is None or not records:
+            return
+        info = self._store.pair_info(self._inputs)
+        if undecided:
+            self._store.samples.keep(records, self._inputs, info)
+        else:
+            self._store.samples.discard(self._inputs, info)
+
+    def grant(self, inputs: Inputs, rounds: int) -> None:
+        """An undecided gate is run again: so many rounds more, on top of its sample."""
+        for prompt in inputs.prompts:
+            self._records[key_of(prompt)].granted += rounds
+
+    def forget(self, inputs: Inputs) -> None:
+        """A failed gate is run again: these prompts are generated and timed afresh."""
+        for prompt in inputs.prompts:
+            record = self._records[key_of(prompt)]
+            self._records[key_of(prompt)] = Record(prompt, record.mode, record.wanted)
+
+    def trials(self, measure: Measure) -> tuple[int, int]:
+        """(timed trials that were run, the most that could have been)."""
+        records = [record for record in self._records.values() if record.rounds]
+        ran = sum(len(arm.trials) for record in records for arm in record.arms.values())
+        most = sum(
+            record.most_of(measure) * sum(bool(arm.trials) for arm in record.arms.values())
+            for record in records
+        )
+        return ran, most
+
+    def noise(self, measure: Measure) -> NoiseFloor | None:
+        """The machine's noise floor, where the plain path was timed twice."""
+        inputs = replace(
+            self._inputs, prompts=tuple(record.prompt for record in self._records.values())
+        )
+        ks = self.num_draft_tokens
+        evidence = self.evidence(replace(inputs, num_draft_tokens=ks[:1]))
+        return evidence.noise(measure.max_rounds)
 
     def evidence(self, inputs: Inputs) -> Evidence:
         """What is known of these prompts and numbers of draft tokens now, generating nothing."""
@@ -197,7 +254,15 @@ class Campaign:
             swap_growth_bytes=self._store.swap_growth(),
             preflight=self._checked[1] if self._checked else None,
             unmeasured=self._unmeasured,
+            carried=max(
+                (r.carried for p in inputs.prompts if (r := self._records.get(key_of(p)))),
+                default=0,
+            ),
         )
+
+    def _carried(self, inputs: Inputs) -> int:
+        records = (self._records.get(key_of(prompt)) for prompt in inputs.prompts)
+        return max((record.carried for record in records if record), default=0)
 
     def _observe(self, record: Record) -> None:
         """The warm-up pass of one prompt: the arms that are wanted and not there yet."""
@@ -279,5 +344,5 @@ class Campaign:
                 continue
             timed = sum(rounds > 0 for rounds in record.wanted.values())
             rounds = max(0, record.least_rounds - record.rounds)
-            total += rounds * (plain + timed * speculative)
+            total += rounds * (plain * (1 + self._store.noise) + timed * speculative)
         return total

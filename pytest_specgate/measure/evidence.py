@@ -11,6 +11,7 @@ from operator import add
 from ..config.plan import Decoding, ParityMode, Prompt
 from ..engines.base import EngineInfo, Generation, PairInfo
 from ..preflight import Preflight
+from ..stats import NoiseFloor, noise_floor
 from .blocks import Blocks
 from .diagnosis import Check, Diagnosis
 from .further import OptionRun, TurnRun, first_difference
@@ -257,6 +258,7 @@ class Evidence:
         swap_growth_bytes: swap used after the last round less that before the first.
         unmeasured: why something that was asked for is not there: others at work on the machine, or
             a time budget that is used up.
+        carried: rounds that an earlier session has run, whose undecided sample is continued.
     """
 
     cases: tuple[CaseEvidence, ...]
@@ -266,6 +268,7 @@ class Evidence:
     swap_growth_bytes: int | None = None
     preflight: Preflight | None = None
     unmeasured: str | None = None
+    carried: int = 0
 
     @property
     def sampled(self) -> bool:
@@ -378,6 +381,25 @@ class Evidence:
             for case in self.timed
             for arm in case.speculative
         }
+
+    def noise(self, most_rounds: int) -> NoiseFloor | None:
+        """The machine's own noise floor, from two plain arms; None where only one was timed.
+
+        Args:
+            most_rounds: that are run, for the smallest effect that can be decided.
+        """
+        rows = [
+            (case.plain.trials, case.arms[AGAIN].trials)
+            for case in self.timed
+            if AGAIN in case.arms
+        ]
+        rounds = min((len(trials) for row in rows for trials in row), default=0)
+        if rounds < 3:
+            return None
+        first, second = (
+            [[trial.e2e_s for trial in row[side][:rounds]] for row in rows] for side in (0, 1)
+        )
+        return noise_floor(first, second, max(most_rounds, rounds))
 
     @property
     def speedup(self) -> float | None:

@@ -15,6 +15,7 @@ from .budget import Budget
 from .campaign import Campaign
 from .lock import MachineLock
 from .machine import swap_used_bytes
+from .samples import Samples
 from .watch import Watcher
 
 Result = TypeVar("Result")
@@ -33,6 +34,7 @@ class Store:
         lock: MachineLock | None = None,
         budget: Budget | None = None,
         noise: bool = False,
+        samples: Samples | None = None,
     ) -> None:
         """Keep the parts; nothing is loaded yet.
 
@@ -45,10 +47,12 @@ class Store:
             lock: held while something is generated, alone while it is timed; None for no lock.
             budget: seconds for all that is measured; None for no limit.
             noise: time the plain path twice in every round, for the machine's own noise.
+            samples: of undecided gates of earlier sessions; None where none are kept.
         """
         self._lock = lock
         self.budget = budget or Budget()
         self.noise = noise
+        self.samples = samples
         self.watcher = watcher
         self.preflight = preflight
         self._factories = engines

@@ -13,6 +13,7 @@ from ..files import write_whole
 from ..gates.base import Verdict
 from ..measure.blocks import Blocks
 from ..measure.evidence import ArmEvidence, CaseEvidence
+from ..stats import NoiseFloor
 from .session_report import MeasuredPair, SessionReport
 
 SCHEMA = "specgate-report/1"
@@ -27,8 +28,11 @@ def report_document(report: SessionReport) -> dict[str, Any]:
         "environment": dict(report.environment),
         "pair": first.get("pair"),
         "decoding": first.get("decoding"),
+        "trials": first.get("trials"),
+        "noise": first.get("noise"),
         "cases": first.get("cases", []),
         "further_pairs": [_pair(pair) for pair in report.measured[1:]],
+        "false_alarm_at_most": report.false_alarm,
         "verdicts": [_verdict(verdict) for verdict in report.verdicts],
     }
 
@@ -62,7 +66,22 @@ def _pair(measured: MeasuredPair) -> dict[str, Any]:
             **{name: getattr(inputs.decoding, name) for name in DECODING_FIELDS},
             "chat_template_args": dict(inputs.chat_template_args),
         },
+        "trials": {"run": measured.trials[0], "at_most": measured.trials[1]},
+        "noise": _noise(measured.noise),
         "cases": [_case(case) for case in measured.cases],
+    }
+
+
+def _noise(floor: NoiseFloor | None) -> dict[str, Any] | None:
+    if floor is None:
+        return None
+    return {
+        "variation": floor.variation,
+        "ratio": floor.ratio.value,
+        "ratio_interval": list(floor.ratio.interval),
+        "drift_per_round": floor.drift.log,
+        "drift_error": floor.drift.error,
+        "smallest_effect": floor.smallest_effect,
     }
 
 
@@ -145,4 +164,5 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "details": list(verdict.details),
         "advice": list(verdict.advice),
         "evidence": dict(verdict.evidence),
+        "false_alarm": verdict.false_alarm,
     }

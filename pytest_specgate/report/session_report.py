@@ -11,6 +11,7 @@ from ..engines.base import PairInfo
 from ..gates.base import Status, Verdict
 from ..measure.evidence import CaseEvidence
 from ..measure.kinds import KindRow, kind_rows
+from ..stats import NoiseFloor, chance_of_false_alarm
 
 WORST_FIRST: tuple[Status, ...] = ("failed", "inconclusive", "skipped", "passed")
 SessionStatus = Literal["passed", "failed", "inconclusive", "incomplete", "nothing judged"]
@@ -18,11 +19,16 @@ SessionStatus = Literal["passed", "failed", "inconclusive", "incomplete", "nothi
 
 @dataclass(frozen=True, slots=True)
 class MeasuredPair:
-    """What one pair, with one set of options, was measured on."""
+    """What one pair, with one set of options, was measured on.
+
+    ``trials`` are those that were timed, and the most that could have been.
+    """
 
     inputs: Inputs
     info: PairInfo | None
     cases: tuple[CaseEvidence, ...]
+    noise: NoiseFloor | None = None
+    trials: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +52,7 @@ class SessionReport:
         measured: a pair each, in the order they were asked for.
         verdicts: in the order they were reached.
         item_names: gate -> the name of its test item.
+        quiet: what is undecided is not explained to a person, as the user wished.
     """
 
     status: SessionStatus
@@ -53,6 +60,12 @@ class SessionReport:
     measured: tuple[MeasuredPair, ...]
     verdicts: tuple[Verdict, ...]
     item_names: Mapping[str, str]
+    quiet: bool = False
+
+    @property
+    def false_alarm(self) -> float:
+        """At most this chance that any verdict is a false failure."""
+        return chance_of_false_alarm([verdict.false_alarm for verdict in self.verdicts])
 
     def kind_rows(self) -> list[KindRow]:
         """One row a prompt kind and speculative arm, pair by pair."""

@@ -12,6 +12,7 @@ from ..config.plan import ModelRef
 from ..engines.base import ModelInfo
 from ..gates.base import Verdict
 from ..measure.kinds import KindRow
+from ..stats import NoiseFloor
 from ..text import gigabytes, shown
 from .session_report import SessionReport
 
@@ -70,16 +71,41 @@ def summary_lines(report: SessionReport, width: int) -> list[str]:
     rows = report.kind_rows()
     if rows:
         lines += ["", *_kind_table(rows, width)]
+    for pair in report.measured:
+        lines += _noise(pair.noise, width) + _spared(pair.trials)
     for verdict in report.verdicts:
-        if verdict.status == "inconclusive":
+        if verdict.status == "inconclusive" and not report.quiet:
             lines += ["", *_wrapped(shown(_undecided(report, verdict)), width)]
             for advice in verdict.advice:
                 lines += _wrapped(f"  {shown(advice)}", width)
+    if report.false_alarm:
+        chance = f"{report.false_alarm:.1%}"
+        lines += ["", f"Chance of a false alarm in this session: at most {chance}."]
     if report.status == "incomplete":
         lines += ["", "Interrupted: incomplete, this is what was measured until then."]
     elif report.status == "nothing judged":
         lines += ["", "No gate was judged."]
     return lines
+
+
+def _noise(floor: NoiseFloor | None, width: int) -> list[str]:
+    if floor is None:
+        return []
+    low, high = floor.ratio.interval
+    least, most = (floor.drift.log + side * 1.96 * floor.drift.error for side in (-1, 1))
+    text = (
+        f"noise: plain against plain {floor.ratio.value:.2f}x [{low:.2f}, {high:.2f}], CV "
+        f"{floor.variation:.1%} a trial, drift {floor.drift.log:+.2%} [{least:+.2%}, {most:+.2%}] "
+        f"a round; the smallest slowdown that is found here: {floor.smallest_effect:.1%}"
+    )
+    return ["", *_wrapped(text, width)]
+
+
+def _spared(trials: tuple[int, int]) -> list[str]:
+    ran, most = trials
+    if not 0 < ran < most:
+        return []
+    return ["", f"{ran:,} of at most {most:,} timed trials were run: rounds end once decided."]
 
 
 def _undecided(report: SessionReport, verdict: Verdict) -> str:

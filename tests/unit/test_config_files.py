@@ -373,7 +373,7 @@ def test_gate_that_is_no_mapping(refused: Refused, gate: str, value: str, found:
     )
 
 
-@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize("gate", sorted({*GATES} - {"ttft"}))
 @pytest.mark.parametrize("value", ["{}", "", "null"])
 def test_gate_without_options_has_its_defaults(
     accepted: Callable[[str | bytes], Plan], gate: str, value: str
@@ -382,6 +382,11 @@ def test_gate_without_options_has_its_defaults(
     assert config.name == gate
     assert config.options == GATES[gate].defaults
     assert config.origin.endswith("gates.yaml, line 3")
+
+
+def test_a_gate_that_needs_a_limit(refused: Refused) -> None:
+    """The first token comes later with any draft: how much later is for its user to say."""
+    refused("version: 1\ngates:\n  ttft: {}\n", 3, "ttft: give p95_max_ratio or p95_max_seconds")
 
 
 @pytest.mark.parametrize("value", ["{}", "{ }", "{} # none"])

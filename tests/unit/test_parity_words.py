@@ -249,6 +249,7 @@ def test_the_signals_as_json() -> None:
         "near_ties": 1,
         "largest_proposal": 77,
         "embedding_rows": 1000,
+        "rewind_probe": None,
     }
     blind = evidence_of(replace(DIAGNOSIS, drift=(), check=None), generation, None)
     for name in ("cache_drift", "noise_floor", "widest_gap", "wide_tokens", "near_ties"):

@@ -38,7 +38,10 @@ def config(*, gates: Any = (), engines: Any = (), reports: Any = ()) -> pytest.C
     return cast(pytest.Config, SimpleNamespace(hook=hook))
 
 
-BUILT_IN = ["preflight", "parity", "speedup", "latency", "memory", "acceptance"]
+BUILT_IN = [
+    *("preflight", "parity", "speedup", "latency", "memory", "acceptance"),
+    *("reuse", "options", "ttft", "tpot"),
+]
 ISOLATION = Isolation("popen", "--spec-isolate popen", 7.0)
 
 

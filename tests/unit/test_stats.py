@@ -1,4 +1,4 @@
-"""Estimators and rules on numbers worked out by hand, and on a small simulation."""
+"""Estimators and rules on numbers worked out by hand."""
 
 from __future__ import annotations
 
@@ -12,18 +12,27 @@ import numpy as np
 import pytest
 
 from pytest_specgate.stats import (
+    FALSE_FAILURE,
     Decision,
     Estimate,
+    chance_of_false_alarm,
     decide_p95_ratio,
     decide_p95_seconds,
     decide_speedup,
     harrell_davis_weights,
+    incomplete_beta,
     median_speedup,
+    noise_floor,
     p95_bounds,
     p95_ratio,
     prompt_spread,
     rounds_needed,
+    smallest_effect,
+    speedup_centres,
+    speedup_verdicts,
+    thresholds,
 )
+from tests.simulation import Noise, speedup_sessions
 
 MEDIAN_DIFFERENCE = 0.9539
 
@@ -70,51 +79,93 @@ def test_prompt_spread_estimates_a_standard_deviation() -> None:
     assert prompt_spread(values) == pytest.approx(3, rel=0.01)
 
 
-def test_speedup_is_the_mean_over_prompts_of_the_median_log() -> None:
-    """Two prompts, medians 2 and 8: the geometric mean is 4, and outliers do not count."""
-    rows = [[2.0, 2.0, 2.0, 2.0, 50.0], [8.0, 0.1, 8.0, 8.0, 8.0]]
-    assert median_speedup(rows).value == pytest.approx(4.0)
+def test_speedup_is_the_mean_over_prompts_of_the_centre() -> None:
+    """Two prompts about 2 and 8: the geometric mean is 4, and outliers do not count."""
+    rows = [[2.0, 2.02, 1.98, 2.0, 50.0], [8.0, 0.1, 8.08, 7.92, 8.0]]
+    assert median_speedup(rows).value == pytest.approx(4.0, rel=2e-4)
 
 
-def test_error_of_one_prompt() -> None:
-    """-2h .. 2h: differences 1,1,1,1,2,2,2,3,3,4 with median 2, so s = 2h / 0.9539."""
-    h = 0.01
-    estimate = median_speedup([around(math.log(1.5), steps(5, h))])
-    s = 2 * h / MEDIAN_DIFFERENCE
-    assert estimate.value == pytest.approx(1.5)
-    assert estimate.error == pytest.approx(math.sqrt(math.pi / 2) * s / math.sqrt(5))
+def biweight(values: Sequence[float], spread: float) -> tuple[float, float]:
+    """(centre, variance) of one prompt by hand: weights (1 - u^2)^2 within four spreads."""
+    reach, centre = 4 * spread, statistics.median(values)
+    for _ in range(5):
+        weights = [max(0.0, 1 - ((v - centre) / reach) ** 2) ** 2 for v in values]
+        centre = sum(w * v for w, v in zip(weights, values, strict=True)) / sum(weights)
+    squares = [((v - centre) / reach) ** 2 for v in values]
+    slope = statistics.mean((1 - u) * (1 - 5 * u) if u < 1 else 0.0 for u in squares)
+    moved = [
+        (v - centre) * (1 - u) ** 2 if u < 1 else 0.0 for v, u in zip(values, squares, strict=True)
+    ]
+    rounds = len(values)
+    return centre, sum(m * m for m in moved) / slope**2 / (rounds * (rounds - 1))
+
+
+def test_centre_and_error_of_one_prompt() -> None:
+    """-2h .. 2h and one far away: its spread is its own, and the far one has no weight."""
+    logs = [*(math.log(1.5) + d for d in steps(6, 0.01)), math.log(3.0)]
+    centre, variance = biweight(logs, prompt_spread(logs))
+    estimate = median_speedup([[math.exp(log) for log in logs]])
+    assert estimate.log == pytest.approx(centre)
+    assert estimate.log == pytest.approx(math.log(1.5), abs=0.002)
+    assert estimate.error == pytest.approx(math.sqrt(variance))
 
 
 def test_error_within_prompts_falls_with_their_number() -> None:
-    """Opposite deviations cancel in what all prompts share; s^2 is averaged over R * J trials."""
+    """Opposite deviations cancel in what all prompts share; the variances add up over J^2."""
     h = 0.02
     one, other = steps(7, h), steps(7, -h)
     estimate = median_speedup([around(0.1, one), around(0.3, other)])
-    s = 2 * h / MEDIAN_DIFFERENCE  # -3h .. 3h: of 21 differences the 11th is 2h
+    _, variance = biweight(one, prompt_spread(one))
     assert estimate.log == pytest.approx(0.2)
-    assert estimate.error == pytest.approx(math.sqrt(math.pi / 2 * s * s / (7 * 2)))
+    assert estimate.error == pytest.approx(math.sqrt(2 * variance) / 2)
 
 
 def test_error_of_drift_that_all_prompts_share() -> None:
     """Equal deviations in every prompt: the error does not fall with the number of prompts."""
-    h = 0.02
-    rows = [around(log, steps(7, h)) for log in (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)]
-    between = statistics.stdev(steps(7, h)) / math.sqrt(7)
-    assert median_speedup(rows).error == pytest.approx(between)
+    logs = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+    one = median_speedup([around(0.1, steps(7, 0.02))])
+    many = median_speedup([around(log, steps(7, 0.02)) for log in logs])
+    assert many.error == pytest.approx(one.error)
 
 
-def test_one_noisy_prompt_is_capped() -> None:
-    """s_j counts at most twice the median s: spreads 1, 1, 50 count as 1, 1, 2."""
+def test_the_spread_of_a_prompt_is_held_near_that_of_all() -> None:
+    """Spreads 1, 1, 50 count as 1, 1, 1.4: the wild prompt is cut to its middle, and tells so."""
     h = 0.001
-    signs = (1, -1, 50)
-    rows = [around(0.2, steps(5, h * sign)) for sign in signs]
-    s = 2 * h / MEDIAN_DIFFERENCE
-    squares = s**2 + s**2 + (2 * s) ** 2
-    within = math.sqrt(math.pi / 2 * squares / 3 / (5 * 3))
-    # the middle of h, -h and 50h times a step is h times that step
-    between = statistics.stdev(steps(5, h)) / math.sqrt(5)
-    assert median_speedup(rows).error == pytest.approx(max(within, between))
-    assert within > between
+    spread = 2 * h / MEDIAN_DIFFERENCE
+    rows = [around(0.2, steps(5, h * sign)) for sign in (1, -1, 50)]
+    wild, variance = biweight(steps(5, 50 * h), 1.4 * spread)
+    _, calm = biweight(steps(5, h), spread)
+    assert wild == pytest.approx(0)
+    assert median_speedup(rows).error == pytest.approx(math.sqrt(2 * calm + variance) / 3)
+    centres = speedup_centres(np.log(rows))
+    assert (centres.below, centres.above) == pytest.approx((0.025, 0.025))  # 0.075 in one of three
+
+
+def test_a_prompt_torn_between_two_groups_says_so() -> None:
+    """Two of five rounds together and far off could be the true centre; of seven, they are not."""
+    logs = [0.0, 0.001, -0.001, 0.69, 0.69]
+    five = speedup_centres(np.array([logs, steps(5, 0.001), steps(5, 0.001)]))
+    assert float(five.above) == pytest.approx(0.69 / 3, rel=1e-3)
+    assert five.below == 0
+    seven = speedup_centres(np.array([[*logs, 0.0, 0.0], steps(7, 0.001), steps(7, 0.001)]))
+    assert (float(seven.below), float(seven.above)) == (0, 0)
+    either = speedup_centres(np.array([[0.0, 0.001, -0.001, 0.69, -0.69], steps(5, 0.001)]))
+    assert (float(either.below), float(either.above)) == (0, 0)
+
+
+def test_leading_axes_are_sessions() -> None:
+    """A stack of sessions gives what each gives alone."""
+    logs = np.random.default_rng(5).normal(0, 0.05, (4, 3, 6, 8))
+    centres = speedup_centres(logs)
+    verdicts = speedup_verdicts(centres, 6, 8, 1.0, MARGIN)
+    assert verdicts.shape == (4, 3)
+    for place in np.ndindex(4, 3):
+        rows = np.exp(logs[place]).tolist()
+        estimate = median_speedup(rows)
+        assert estimate.log == pytest.approx(float(centres.log[place]))
+        assert estimate.error == pytest.approx(float(centres.error[place]))
+        words = {1: "passed", -1: "failed", 0: "inconclusive"}
+        assert decide_speedup(rows, 1.0, MARGIN) == words[int(verdicts[place])]
 
 
 def test_interval_is_symmetric_on_the_log_scale() -> None:
@@ -127,41 +178,63 @@ def test_interval_is_symmetric_on_the_log_scale() -> None:
 # -- the rule ----------------------------------------------------------------------------------
 
 LIMIT, MARGIN = 1.15, 0.03
-H = 0.01
+H = 0.02
 
 
 def rows_at(distance: float, from_log: float, rounds: int, prompts: int) -> list[list[float]]:
-    """Ratios whose estimate lies so many standard errors above a log; 1 or 2 prompts."""
-    assert rounds in (5, 7)  # where the median difference of even steps of h is 2h
-    s = 2 * H / MEDIAN_DIFFERENCE
-    error = math.sqrt(math.pi / 2 * s * s / (rounds * prompts))
-    middle = from_log + distance * error
-    return [around(middle, steps(rounds, sign * H)) for sign in (1, -1)[:prompts]]
+    """Ratios whose estimate lies so many standard errors above a log."""
+    rows = [steps(rounds, H * (-1) ** prompt) for prompt in range(prompts)]
+    error = median_speedup([around(0.0, row) for row in rows]).error
+    return [around(from_log + distance * error, row) for row in rows]
 
 
-@pytest.mark.parametrize(("prompts", "threshold"), [(1, 2.4), (2, 2.3)])
-@pytest.mark.parametrize("rounds", [5, 7])
-def test_passed_above_the_limit_less_the_margin(
-    rounds: int, prompts: int, threshold: float
-) -> None:
-    """2.3 standard errors above limit / (1 + margin), 2.4 for a single prompt."""
-    floor = math.log(LIMIT / (1 + MARGIN))
-    assert decide_speedup(rows_at(threshold + 0.01, floor, rounds, prompts), LIMIT, MARGIN) == (
-        "passed"
+@pytest.mark.parametrize(
+    ("prompts", "rounds", "above", "below"),
+    [
+        (1, 5, 2.2 * 7 / 4, math.inf),
+        (1, 6, 2.2 * 8 / 5, math.inf),
+        (1, 7, 2.2 * 1.5, 3.6 * 1.5),
+        (2, 5, 2.45 * 11 / 8, 2.85 * 11 / 8),
+        (2, 12, 2.45 * 25 / 22, 2.85 * 25 / 22),
+        (12, 5, 2.45 * 51 / 48, 2.85 * 51 / 48),
+    ],
+)
+def test_thresholds(prompts: int, rounds: int, above: float, below: float) -> None:
+    """They grow as 1 + 3 / (J (R - 1)); a single prompt has its own and fails from round 7 on."""
+    assert thresholds(prompts, rounds) == pytest.approx((above, below))
+
+
+@pytest.mark.parametrize("prompts", [1, 2, 4])
+@pytest.mark.parametrize("rounds", [5, 7, 12])
+def test_passed_above_the_limit_less_the_margin(rounds: int, prompts: int) -> None:
+    """So many standard errors above limit / (1 + margin)."""
+    floor, (above, _) = math.log(LIMIT / (1 + MARGIN)), thresholds(prompts, rounds)
+    inside, outside = (rows_at(above + by, floor, rounds, prompts) for by in (0.01, -0.01))
+    assert decide_speedup(inside, LIMIT, MARGIN) == "passed"
+    assert decide_speedup(outside, LIMIT, MARGIN) == "inconclusive"
+
+
+@pytest.mark.parametrize(("prompts", "rounds"), [(1, 7), (1, 12), (2, 5), (4, 12)])
+def test_failed_below_the_limit(prompts: int, rounds: int) -> None:
+    """So many standard errors below the limit; without a margin here."""
+    _, below = thresholds(prompts, rounds)
+    outside, inside = (
+        rows_at(-below - by, math.log(LIMIT), rounds, prompts) for by in (0.01, -0.01)
     )
-    assert decide_speedup(rows_at(threshold - 0.01, floor, rounds, prompts), LIMIT, MARGIN) == (
-        "inconclusive"
-    )
+    assert decide_speedup(outside, LIMIT, 0.0) == "failed"
+    assert decide_speedup(inside, LIMIT, 0.0) == "inconclusive"
 
 
-@pytest.mark.parametrize(("prompts", "threshold"), [(1, 4.0), (2, 3.0)])
-def test_failed_below_the_limit(prompts: int, threshold: float) -> None:
-    """3.0 standard errors below the limit, 4.0 for a single prompt; without a margin here."""
-    limit = math.log(LIMIT)
-    assert decide_speedup(rows_at(-threshold - 0.01, limit, 7, prompts), LIMIT, 0.0) == "failed"
-    assert decide_speedup(rows_at(-threshold + 0.01, limit, 7, prompts), LIMIT, 0.0) == (
-        "inconclusive"
-    )
+def test_a_torn_prompt_counts_against_the_verdict() -> None:
+    """Three calm prompts 10 % below, or above; one of which two in five rounds speak against it."""
+    calm = [around(math.log(LIMIT * 0.9), steps(5, 0.0002 * sign)) for sign in (1, -1, 1)]
+    assert decide_speedup([*calm, calm[0]], LIMIT, MARGIN) == "failed"
+    torn = [*calm[0][:3], *(2 * ratio for ratio in calm[0][3:])]
+    assert decide_speedup([*calm, torn], LIMIT, MARGIN) == "inconclusive"
+    fast = [[1 / ratio for ratio in row] for row in calm]
+    torn = [*fast[0][:3], *(ratio / 2 for ratio in fast[0][3:])]
+    assert decide_speedup([*fast, fast[0]], 1 / LIMIT, MARGIN) == "passed"
+    assert decide_speedup([*fast, torn], 1 / LIMIT, MARGIN) == "inconclusive"
 
 
 @pytest.mark.parametrize("rounds", [2, 3, 4])
@@ -174,10 +247,11 @@ def test_nothing_is_decided_before_round_five(rounds: int, ratio: float) -> None
 @pytest.mark.parametrize(
     ("rounds", "decision"), [(5, "inconclusive"), (6, "inconclusive"), (7, "failed")]
 )
-def test_failed_only_from_round_seven(rounds: int, decision: Decision) -> None:
-    """A pass may come at round 5, a failure not before 7."""
-    assert decide_speedup([[0.5] * rounds] * 3, LIMIT, MARGIN) == decision
-    assert decide_speedup([[2.0] * rounds] * 3, LIMIT, MARGIN) == "passed"
+def test_a_single_prompt_fails_only_from_round_seven(rounds: int, decision: Decision) -> None:
+    """A pass may come at round 5; with more prompts a failure as well."""
+    assert decide_speedup([[0.5] * rounds], LIMIT, MARGIN) == decision
+    assert decide_speedup([[2.0] * rounds], LIMIT, MARGIN) == "passed"
+    assert decide_speedup([[0.5] * rounds] * 3, LIMIT, MARGIN) == "failed"
 
 
 def test_without_noise_the_margin_alone_decides() -> None:
@@ -190,50 +264,71 @@ def test_without_noise_the_margin_alone_decides() -> None:
     assert median_speedup([[2.0] * 5]).error > 0
 
 
-def simulate(true_log: float, sessions: int, seed: int) -> dict[Decision, int]:
-    """Sessions of 12 prompts whose speedups differ, CV 5 % a trial, a look after each round."""
-    rng = np.random.default_rng(seed)
-    counts: dict[Decision, int] = {"passed": 0, "failed": 0, "inconclusive": 0}
-    for _ in range(sessions):
-        prompts = rng.normal(0, 0.3, 12)
-        logs = true_log + (prompts - prompts.mean())[:, None]
-        noise = rng.normal(0, 0.05, (2, 12, 12))
-        ratios = np.exp(logs + noise[0] - noise[1])
-        decision: Decision = "inconclusive"
-        for rounds in range(5, 13):
-            decision = decide_speedup(ratios[:, :rounds].tolist(), LIMIT, MARGIN)
-            if decision != "inconclusive":
-                break
-        counts[decision] += 1
-    return counts
-
-
-def test_false_passes_are_rare() -> None:
-    """Truth at limit / (1 + margin), eight looks: fewer than 10 % pass."""
-    assert simulate(math.log(LIMIT / (1 + MARGIN)), 300, seed=11)["passed"] < 30
-
-
-def test_false_failures_are_rare() -> None:
-    """Truth at the limit: fewer than 10 % fail."""
-    assert simulate(math.log(LIMIT), 300, seed=12)["failed"] < 30
-
-
-def test_clear_cases_are_decided() -> None:
-    """Truth 10 % above and 10 % below the limit."""
-    assert simulate(math.log(LIMIT * 1.10), 40, seed=13)["passed"] >= 38
-    assert simulate(math.log(LIMIT * 0.90), 40, seed=14)["failed"] >= 38
+# -- noise -------------------------------------------------------------------------------------
 
 
 def test_rounds_needed_by_hand() -> None:
-    """(9.4 * CV / ln(1 + margin))^2 / J, at least five."""
+    """(7.9 * CV / ln(1 + margin))^2 / J, at least five; 7.9 = (2.45 + 2.85) 1.05 sqrt(2)."""
     h = 0.03
     s = 2 * h / MEDIAN_DIFFERENCE
     variation, needed = rounds_needed([around(0.1, steps(5, h)), around(0.2, steps(5, -h))], 0.03)
+    few = 1 + 3 / (2 * 11)
     assert variation == pytest.approx(s / math.sqrt(2))
-    assert needed == math.ceil((9.4 * variation / math.log(1.03)) ** 2 / 2)
+    assert needed == math.ceil((7.87 * few * variation / math.log(1.03)) ** 2 / 2)
     assert needed > 5
     assert rounds_needed([[1.2] * 5], 0.03) == (0.0, 5)
     assert rounds_needed([around(0.1, steps(5, h))], 0.0)[1] > 1000  # finite without a margin
+
+
+def test_the_rounds_needed_do_decide() -> None:
+    """With twice what CV 4 % asks of 12 prompts, a truth at either end is decided."""
+    logs = Noise(0.04, 0.0).log_ratios(np.random.default_rng(8), (200, 12, 20))
+    _, needed = rounds_needed(np.exp(logs[0]).tolist(), MARGIN)
+    assert 6 <= needed <= 14
+    for shares in speedup_sessions(logs, (1.0, 1 / (1 + MARGIN))):
+        assert shares.inconclusive < 0.05
+
+
+def test_smallest_effect_is_found_by_nine_of_ten() -> None:
+    """At CV 5 %, twelve prompts and rounds the stated slowdown fails in about nine of ten."""
+    logs = Noise(0.05, 0.0).log_ratios(np.random.default_rng(9), (1500, 12, 12))
+    effect = smallest_effect(0.05, 12, 12)
+    assert 0.02 < effect < 0.035
+    (shares,) = speedup_sessions(logs, (1 / (1 + effect),))
+    assert shares.failed == pytest.approx(0.9, abs=0.05)
+
+
+def test_noise_floor_of_a_drifting_machine() -> None:
+    """CV 3 %, every round 1 % slower than the last, no difference between the arms."""
+    rng, noise = np.random.default_rng(10), Noise(0.03, 0.0)
+    base = rng.normal(0, 0.3, (12, 1)) + 0.01 * np.arange(10)
+    first, second = (np.exp(base + noise.log_seconds(rng, (12, 10))).tolist() for _ in range(2))
+    floor = noise_floor(first, second)
+    assert floor.variation == pytest.approx(0.03, rel=0.25)
+    assert floor.drift.log == pytest.approx(0.01, abs=3 * floor.drift.error)
+    assert 0 < floor.drift.error < 0.003
+    low, high = floor.ratio.interval
+    assert low < 1 < high
+    ratio = median_speedup((np.array(first) / np.array(second)).tolist())
+    assert (floor.ratio.log, floor.ratio.error) == pytest.approx((ratio.log, ratio.error))
+    assert floor.smallest_effect == smallest_effect(floor.variation, 12, 10)
+    assert noise_floor(first, second, 12).smallest_effect < floor.smallest_effect
+
+
+def test_drift_by_hand() -> None:
+    """Prompts that double each round, whatever their length: ln 2 a round, without error."""
+    arm = [[scale * 2.0**number for number in range(5)] for scale in (1.0, 7.0, 0.3)]
+    drift = noise_floor(arm, arm).drift
+    assert drift.log == pytest.approx(math.log(2))
+    assert drift.error == pytest.approx(0, abs=1e-12)
+
+
+def test_chance_of_false_alarm() -> None:
+    """The sum, at most 1; facts have no rate."""
+    assert chance_of_false_alarm([]) == 0
+    rates = [FALSE_FAILURE["speedup"], FALSE_FAILURE["speedup"], FALSE_FAILURE["p95_ratio"]]
+    assert chance_of_false_alarm(rates) == pytest.approx(0.045)
+    assert chance_of_false_alarm([0.6, 0.6]) == 1.0
 
 
 # -- Harrell-Davis -----------------------------------------------------------------------------
@@ -260,13 +355,37 @@ def exact_weights(count: int, a: int, b: int) -> list[float]:
 def test_weights_equal_the_binomial_tails(count: int, quantile: float, a: int, b: int) -> None:
     """a = (n + 1) q and b = (n + 1)(1 - q) are whole here."""
     exact = exact_weights(count, a, b)
-    assert harrell_davis_weights(count, quantile) == pytest.approx(exact, abs=2e-5)
+    assert harrell_davis_weights(count, quantile) == pytest.approx(exact, abs=1e-12)
+
+
+@pytest.mark.parametrize("quantile", [0.5, 0.95, 0.99])
+@pytest.mark.parametrize("count", [2, 3, 5, 10, 59, 60, 61, 144, 288, 1000, 1999, 2000])
+def test_weights_against_scipy(count: int, quantile: float) -> None:
+    """The incomplete beta function and its differences, to 1e-10."""
+    from scipy.special import betainc
+
+    a, b, at = (count + 1) * quantile, (count + 1) * (1 - quantile), np.arange(count + 1) / count
+    expected = betainc(a, b, at)
+    assert np.abs(incomplete_beta(a, b, at) - expected).max() < 1e-10
+    assert (
+        np.abs(np.array(harrell_davis_weights(count, quantile)) - np.diff(expected)).max() < 1e-10
+    )
+
+
+@pytest.mark.parametrize(("a", "b"), [(0.5, 0.5), (1, 1), (1e-3, 2), (3, 1e-3), (700, 0.3)])
+def test_incomplete_beta_against_scipy(a: float, b: float) -> None:
+    """Shapes that no weights have; both ends are exact."""
+    from scipy.special import betainc
+
+    at = np.concatenate([np.linspace(0, 1, 101), [1e-12, 1 - 1e-12]])
+    assert np.abs(incomplete_beta(a, b, at) - betainc(a, b, at)).max() < 1e-10
+    assert incomplete_beta(a, b, np.array([0.0, 1.0])).tolist() == [0.0, 1.0]
 
 
 def test_weights_of_three_values() -> None:
     """I_x(2, 2) = 3x^2 - 2x^3: 7/27, 13/27, 7/27."""
     weights = harrell_davis_weights(3, 0.5)
-    assert weights == pytest.approx([7 / 27, 13 / 27, 7 / 27], abs=1e-4)
+    assert weights == pytest.approx([7 / 27, 13 / 27, 7 / 27], abs=1e-12)
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 60, 61, 288])
@@ -326,7 +445,7 @@ def test_p95_is_the_weighted_mean_of_ordered_logs() -> None:
     for rows, found in ((plain, tail.plain), (speculative, tail.speculative)):
         logs = sorted(math.log(value) for row in rows for value in row)
         assert found == pytest.approx(
-            math.exp(sum(w * x for w, x in zip(weights, logs, strict=True))), rel=1e-4
+            math.exp(sum(w * x for w, x in zip(weights, logs, strict=True))), rel=1e-9
         )
     assert tail.ratio.value == pytest.approx(tail.speculative / tail.plain)
 
@@ -353,8 +472,8 @@ def test_rounds_are_resampled_within_prompts() -> None:
 @pytest.mark.parametrize(
     ("errors_above", "limit_with_tolerance", "decision"),
     [
-        (2.34, None, "failed"),
-        (2.32, None, "inconclusive"),
+        (2.81, None, "failed"),
+        (2.79, None, "inconclusive"),
         (None, 1.65, "passed"),
         (None, 1.64, "inconclusive"),
     ],
@@ -362,7 +481,7 @@ def test_rounds_are_resampled_within_prompts() -> None:
 def test_p95_ratio_decisions(
     errors_above: float | None, limit_with_tolerance: float | None, decision: Decision
 ) -> None:
-    """Failed 2.33 errors above the limit; passed 1.645 below limit * (1 + tolerance)."""
+    """Failed 2.8 errors above the limit; passed 1.645 below limit * (1 + tolerance)."""
     error, most, tolerance = 0.02, 1.0, 0.05
     if errors_above is not None:
         log = math.log(most) + errors_above * error

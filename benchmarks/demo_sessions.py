@@ -1,0 +1,151 @@
+"""Whole sessions of the speedup gate on the embedded pair, without pytest.
+
+The pair is loaded once. Every session has a fresh campaign: warm-up pass, rounds in the gate's own
+order and number, the gate's own verdict at a limit of 1. Both arms take the same path, the plain
+one unless told otherwise; a planted slowdown waits on the arm that stands for the speculative one.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pytest_specgate import demo
+from pytest_specgate.config.plan import Decoding, Inputs, Measure, Prompt
+from pytest_specgate.demo.constructed import build
+from pytest_specgate.engines.base import Generation, Tick
+from pytest_specgate.engines.mlx_lm import MlxLmEngine, MlxLmPair
+from pytest_specgate.gates.speedup import SpeedupGate
+from pytest_specgate.measure.store import Store
+from pytest_specgate.measure.watch import Silent
+from pytest_specgate.prompts import builtin
+
+TOKENS, K = 32, 3
+OPTIONS: Mapping[str, Any] = {"min": 1.0, "statistic": "median", "margin": 0.03}
+VERDICTS = ("failed", "passed", "inconclusive")
+
+
+class BothAlike(MlxLmPair):
+    """One path on either arm; the speculative arm then waits a share of its own time.
+
+    Attributes:
+        path: num_draft_tokens of the path, None for the plain one.
+        wait_share: of the time of the call.
+    """
+
+    path: int | None = None
+    wait_share = 0.0
+
+    def generate(
+        self,
+        prompt: Sequence[int],
+        decoding: Decoding,
+        *,
+        max_tokens: int,
+        num_draft_tokens: int | None,
+        observe: bool = False,
+        tick: Tick | None = None,
+    ) -> Generation:
+        """See ``Pair.generate``; on the plain path every second flag is set: none would fail."""
+        made = super().generate(
+            prompt,
+            decoding,
+            max_tokens=max_tokens,
+            num_draft_tokens=self.path,
+            observe=observe,
+            tick=tick,
+        )
+        if num_draft_tokens is None:
+            return made
+        wait = self.wait_share * made.e2e_s
+        until = time.perf_counter() + wait
+        # asleep for most of it, awake at the end: a sleep alone is too long by a tenth of a ms
+        time.sleep(max(0.0, wait - 0.001))
+        while time.perf_counter() < until:
+            pass
+        made = replace(made, e2e_s=made.e2e_s + wait)
+        if self.path is not None:
+            return made
+        flags = tuple(i % 2 == 0 for i in range(len(made.tokens)))
+        return replace(made, from_draft=flags, calls=None)
+
+
+def interval(count: int, total: int) -> tuple[float, float]:
+    """95 % by Clopper and Pearson."""
+    from scipy.stats import binomtest
+
+    found = binomtest(count, total).proportion_ci(0.95, method="exact")
+    return float(found.low), float(found.high)
+
+
+def session(store: Store, inputs: Inputs, measure: Measure) -> tuple[str, int]:
+    """(verdict, rounds) of one session."""
+    gate = SpeedupGate()
+    evidence = store.fresh_campaign(inputs).rounds(
+        inputs,
+        measure,
+        lambda seen: (K,) if gate.wants_rounds(seen, OPTIONS, measure.max_rounds) else (),
+    )
+    verdict = gate.judge(evidence, OPTIONS, f"k={K}")
+    if verdict.observed is None:
+        raise SystemExit(f"a session measured nothing: {verdict.reason}")
+    return verdict.status, evidence.rounds
+
+
+def run(sessions: int, planted: int, wait_share: float, *, speculative: bool) -> None:
+    """Both kinds of sessions, a row each."""
+    with tempfile.TemporaryDirectory() as name:
+        build(Path(name), demo.recipe())
+        target, draft = demo.demo_pair(Path(name))
+        prompts = tuple(Prompt(p.id, p.text, p.kind, TOKENS) for p in builtin("smoke") or ())[:12]
+        inputs = Inputs(target, draft, prompts, (K,), Decoding(max_tokens=TOKENS))
+        loaded = MlxLmEngine().load(inputs)
+        pair = BothAlike(
+            loaded.target, loaded.draft, loaded.tokenizer, loaded.draft_tokenizer, loaded.info
+        )
+
+        pair.path = K if speculative else None
+        path = "speculative" if speculative else "plain"
+
+        class Loaded(MlxLmEngine):
+            def load(self, inputs: Inputs) -> MlxLmPair:
+                return pair
+
+        store = Store({"mlx-lm": Loaded}, Silent(), lambda _: None, preflight=False)
+        print(
+            f"{len(prompts)} prompts of {TOKENS} tokens, limit {OPTIONS['min']}, margin "
+            f"{OPTIONS['margin']:.0%}; 95 % intervals by Clopper and Pearson\n"
+        )
+        print("| arm | sessions | failed | passed | inconclusive | mean rounds | seconds each |")
+        print("|---|---|---|---|---|---|---|", flush=True)
+        begin = time.perf_counter()
+        for label, count, share in (
+            (f"{path} against {path}", sessions, 0.0),
+            (f"planted +{wait_share:.0%}", planted, wait_share),
+        ):
+            if not count:
+                continue
+            pair.wait_share, started = share, time.perf_counter()
+            seen = [
+                session(
+                    store,
+                    # another seed, another order of prompts and arms
+                    replace(inputs, decoding=replace(inputs.decoding, seed=number)),
+                    Measure(),
+                )
+                for number in range(count)
+            ]
+            cells = []
+            for status in VERDICTS:
+                times = sum(verdict == status for verdict, _ in seen)
+                low, high = interval(times, count)
+                cells.append(f"{times} ({low:.1%} to {high:.1%})")
+            rounds = sum(number for _, number in seen) / count
+            each = (time.perf_counter() - started) / count
+            row = [label, str(count), *cells, f"{rounds:.1f}", f"{each:.1f}"]
+            print(f"| {' | '.join(row)} |", flush=True)
+        print(f"\n{(time.perf_counter() - begin) / 60:.1f} min after loading")

@@ -1,0 +1,63 @@
+"""Estimators and decision rules: pure functions on numbers.
+
+What each decides, with which error and from which source, is in ``docs/statistics.md``.
+"""
+
+from .common import Decision, Estimate
+from .noise import (
+    FALSE_FAILURE,
+    NoiseFloor,
+    chance_of_false_alarm,
+    noise_floor,
+    rounds_needed,
+    smallest_effect,
+)
+from .speedup import (
+    LEAST_ROUNDS,
+    LEAST_ROUNDS_TO_FAIL_ALONE,
+    Centres,
+    decide_speedup,
+    median_speedup,
+    prompt_spread,
+    speedup_centres,
+    speedup_verdicts,
+    thresholds,
+)
+from .tail import (
+    LEAST_TRIALS_P95,
+    TailEstimate,
+    decide_p95_ratio,
+    decide_p95_seconds,
+    harrell_davis_weights,
+    incomplete_beta,
+    p95_bounds,
+    p95_ratio,
+)
+
+__all__ = [
+    "FALSE_FAILURE",
+    "LEAST_ROUNDS",
+    "LEAST_ROUNDS_TO_FAIL_ALONE",
+    "LEAST_TRIALS_P95",
+    "Centres",
+    "Decision",
+    "Estimate",
+    "NoiseFloor",
+    "TailEstimate",
+    "chance_of_false_alarm",
+    "decide_p95_ratio",
+    "decide_p95_seconds",
+    "decide_speedup",
+    "harrell_davis_weights",
+    "incomplete_beta",
+    "median_speedup",
+    "noise_floor",
+    "p95_bounds",
+    "p95_ratio",
+    "prompt_spread",
+    "rounds_needed",
+    "smallest_effect",
+    "speedup_centres",
+    "speedup_verdicts",
+    "thresholds",
+]
