@@ -8,6 +8,7 @@ from .plan import MAX_DRAFT_TOKENS, MOST_ROUNDS
 from .spec import (
     Spec,
     biases,
+    boolean,
     integer,
     integers,
     mapping,
@@ -45,6 +46,7 @@ SECTIONS: Mapping[str, Mapping[str, Spec]] = {
         "presence_penalty": optional(number()),
         "frequency_penalty": optional(number()),
         "logit_bias": biases(),
+        "ignore_eos": boolean(),
         "chat_template_args": mapping(),
     },
     "prompts": {"builtin": text(), "file": text(), "kinds": texts()},
@@ -72,6 +74,7 @@ MARKER_INPUTS: Mapping[str, tuple[str, str]] = {
     "presence_penalty": ("decoding", "presence_penalty"),
     "frequency_penalty": ("decoding", "frequency_penalty"),
     "logit_bias": ("decoding", "logit_bias"),
+    "ignore_eos": ("decoding", "ignore_eos"),
     "chat_template_args": ("decoding", "chat_template_args"),
     "kinds": ("prompts", "kinds"),
     "min_rounds": ("measure", "min_rounds"),

@@ -91,6 +91,7 @@ class Decoding:
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     logit_bias: tuple[tuple[int, float], ...] = ()
+    ignore_eos: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -388,7 +388,8 @@ def generate(
     mx.clear_cache()
     mx.reset_peak_memory()
     seen = nullcontext(()) if observe or num_draft_tokens is None else _caches_of(target)
-    with _failures("generating failed"), _no_collection(), seen as caches:
+    ends = _endless(tokenizer) if decoding["ignore_eos"] else nullcontext()
+    with _failures("generating failed"), ends, _no_collection(), seen as caches:
         found = _drain(lambda: stream_generate(target, tokenizer, ids, **options), tick, margins)
     found["peak_memory_bytes"] = int(mx.get_peak_memory())
     if num_draft_tokens is not None and "prompt_cache" not in options:
@@ -414,6 +415,17 @@ def _processors(decoding: Mapping[str, Any]) -> list[Any]:
     if "logit_bias" in wanted:
         wanted["logit_bias"] = {int(token): bias for token, bias in wanted["logit_bias"]}
     return list(make_logits_processors(**wanted)) if wanted else []
+
+
+@contextmanager
+def _endless(tokenizer: Any) -> Iterator[None]:
+    """No token ends the text inside, so that every output is as long as its budget."""
+    ends = set(tokenizer.eos_token_ids)
+    tokenizer.eos_token_ids = set()
+    try:
+        yield
+    finally:
+        tokenizer.eos_token_ids = ends
 
 
 @contextmanager

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from .cases import CASES
 from .conftest import Visit
 from .pairs import EMOJI_TEXT
 
@@ -55,3 +58,16 @@ def test_split_characters(visit: Visit) -> None:
     assert arms["plain"]["text"].startswith(EMOJI_TEXT * 2)
     blocks = arms["k=3"]["blocks"]
     assert 0 < blocks["accepted"] < blocks["proposed"]
+
+
+def test_ends_that_are_ignored(visit: Visit) -> None:
+    """Every output is as long as its budget, the token that would end it included."""
+    row = CASES["eos-in-block"]
+    whole, cut = (
+        visit(replace(row, decoding=f"ignore_eos: {given}")) for given in ("true", "false")
+    )
+    for seen, tokens, reason in ((whole, 24, "length"), (cut, 6, "stop")):
+        assert (seen.exit, seen.parity) == (0, "passed")
+        for arm in seen.case["arms"].values():
+            assert (len(arm["tokens"]), arm["finish_reason"]) == (tokens, reason)
+    assert whole.case["arms"]["plain"]["tokens"][5] == cut.case["arms"]["plain"]["tokens"][5]

@@ -75,6 +75,7 @@ VALUES: dict[str, tuple[Any, Any, Any, Any, Any]] = {
     "decoding__repetition_penalty": (1.1, None, 1.3, 1.4, None),
     "decoding__presence_penalty": (-1.0, None, 0.5, 1.0, None),
     "decoding__frequency_penalty": (-1.0, None, 0.5, 1.0, None),
+    "decoding__ignore_eos": (True, False, True, True, False),
     "decoding__logit_bias": (((1, 2.0),), (), ((3, -1.0), (5, 2.0)), ((7, 1.0),), ()),
     "decoding__chat_template_args": ({"a": 1}, {"b": 2}, {}, {"c": 3}, {}),
     "measure__min_rounds": (1, 2, 3, 4, 5),
