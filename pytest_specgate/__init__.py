@@ -16,6 +16,7 @@ spec_speedup = pytest.mark.spec_speedup
 spec_latency = pytest.mark.spec_latency
 spec_memory = pytest.mark.spec_memory
 spec_acceptance = pytest.mark.spec_acceptance
+spec_baseline = pytest.mark.spec_baseline
 spec_ttft = pytest.mark.spec_ttft
 spec_tpot = pytest.mark.spec_tpot
 spec_reuse = pytest.mark.spec_reuse
@@ -95,6 +96,7 @@ __all__ = [
     "__version__",
     "replay",
     "spec_acceptance",
+    "spec_baseline",
     "spec_inputs",
     "spec_latency",
     "spec_memory",

@@ -8,7 +8,14 @@ from pathlib import Path
 
 from .config.options import names_gateway
 
-_TAKE_PATHS = ("--spec-target", "--spec-draft", "--spec-prompts", "--spec-gates", "--spec-replay")
+_TAKE_PATHS: tuple[str, ...] = (
+    "--spec-target",
+    "--spec-draft",
+    "--spec-prompts",
+    "--spec-gates",
+    "--spec-replay",
+)
+_TAKE_PATHS += ("--spec-baseline", "--spec-baseline-dir")
 
 _TAKES_SPEC_OR_NOTHING = "--spec-isolate"
 

@@ -43,12 +43,19 @@ _OPTIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
         "what an undecided gate does: fail, warn (default) or pass",
         {"metavar": "POLICY"},
     ),
+    ("baseline", "judge against a stored session: its name, or a file", {"metavar": "NAME"}),
+    ("save-baseline", "store this session under a name", {"metavar": "NAME"}),
+    ("update-baseline", "let --spec-save-baseline replace a file", {"action": "store_true"}),
+    ("keep-failed-baseline", "store a session that failed, too", {"action": "store_true"}),
+    ("baseline-dir", "folder of baselines (default: .specgate/baselines)", {"metavar": "DIR"}),
     ("noise", "time the plain path twice: the machine's own noise", {"action": "store_true"}),
     ("budget", "most time for measuring, such as 10m", {"metavar": "TIME"}),
     ("chat-template-args", "arguments of the chat template", {"metavar": "JSON"}),
     ("trust-remote-code", "let a model run code of its own", {"action": "store_true"}),
 )
-_COMMAND_LINE_ONLY = ("replay", "demo")
+_COMMAND_LINE_ONLY = (
+    *("replay", "demo", "save-baseline", "update-baseline", "keep-failed-baseline"),
+)
 _MARKERS = (
     "spec_parity(mode='exact'): the speculative output equals the plain one",
     "spec_speedup(min=1.15, margin=0.03): median end-to-end speedup",
@@ -57,6 +64,7 @@ _MARKERS = (
     "spec_acceptance(min=0.5): accepted / proposed draft tokens",
     "spec_ttft(p95_max_ratio=None, p95_max_seconds=None): p95 of seconds to the first token",
     "spec_tpot(p95_max_ratio=1.0, p95_max_seconds=None): p95 of time per output token",
+    "spec_baseline(output='same', speedup='-5%', ...): no figure is worse than the stored one",
     "spec_reuse(follow_up=): a second turn with the prompt cache kept equals a fresh run",
     "spec_options(repetition_penalty=1.3, ...): each option alone, equal on both paths",
     "spec_inputs(prompts=, kinds=, target=, draft=, num_draft_tokens=, max_tokens=, ...): "

@@ -11,6 +11,9 @@ from typing import Any, NoReturn
 import pytest
 
 from . import demo, parallel
+from .baseline import Reference
+from .baseline.document import BaselineError, baseline_of
+from .baseline.files import Place, read, write
 from .config.build import Builder, base_options
 from .config.gates_file import default_gates_file
 from .config.markers import gate_configs, inputs_layer, item_origin
@@ -69,6 +72,7 @@ class SpecSession:
             preflight=not self._options.no_preflight,
             budget=Budget(self._options.budget_s),
             noise=self._options.noise,
+            reference=self._reference(),
             samples=Samples(self._sample_folder(), lambda: self.judge.facts()),
             lock=MachineLock(lock_path(self._elsewhere()), waiting=self._progress.waiting),
         )
@@ -78,6 +82,8 @@ class SpecSession:
         self._base: Plan | None = None
         self._default_file: Path | None = None
         self._report: SessionReport | None = None
+        save = self._options.save_baseline
+        self._save = Place.of(save.path, update=save.update) if save else None
         self._notes: list[str] = []
         if self._options.replay:
             self._plan_replay(self._options.replay)
@@ -85,6 +91,17 @@ class SpecSession:
             self._plan_gates()
         if not self._plans:
             self._builder.inputs({}, {})  # wrong options are told also where nothing is gated
+
+    def _reference(self) -> Reference | None:
+        """What --spec-baseline names; a file that cannot be used fails the gate, not the start."""
+        asked = self._options.baseline
+        if asked is None:
+            return None
+        try:
+            found, problem = read(asked.path), None
+        except BaselineError as error:
+            found, problem = None, str(error)
+        return Reference(asked.name, found, problem, lambda: self.judge.facts())
 
     def _sample_folder(self) -> Path | None:
         """In pytest's cache, so that --cache-clear forgets samples too."""
@@ -413,7 +430,7 @@ class SpecSession:
             self._notes.append(
                 "ERROR: --spec-require: nothing was judged: what was collected was skipped"
             )
-        written = True
+        written = self._save_baseline(exitstatus)
         for request in self._options.reports:
             try:
                 self.registry.reports[request.kind](self._report, request.path)
@@ -422,6 +439,35 @@ class SpecSession:
                 written = False
                 self._notes.append(shown(f"ERROR: {request.origin}: cannot be written: {error}"))
         return written and not idle
+
+    def _save_baseline(self, exitstatus: int) -> bool:
+        """Store the session; False where that was asked for and could not be done."""
+        if self._save is None or self._options.save_baseline is None or self._report is None:
+            return True
+        report = self._report
+        whole = exitstatus == pytest.ExitCode.OK and report.status in ("passed", "inconclusive")
+        if not whole and not self._options.save_baseline.anyway:
+            why = "not green" if report.status == "passed" else report.status
+            self._notes.append(
+                f"ERROR: no baseline was stored: the session is {why} "
+                "(--spec-keep-failed-baseline stores it all the same)"
+            )
+            return False
+        if len(report.measured) != 1:
+            self._notes.append(
+                f"ERROR: no baseline was stored: it takes one pair with one set of options, found "
+                f"{len(report.measured)}"
+            )
+            return False
+        (pair,) = report.measured
+        found = baseline_of(pair.cases, pair.inputs, pair.info, report.environment, report.verdicts)
+        try:
+            write(self._save, found)
+        except BaselineError as error:
+            self._notes.append(shown(f"ERROR: --spec-save-baseline: {error}"))
+            return False
+        self._notes.append(shown(f"baseline: {self._save.path}"))
+        return True
 
     def _remember(self, verdicts: Iterable[Verdict]) -> None:
         """An undecided item is worth running again: ``--lf`` selects it beside the failed ones."""

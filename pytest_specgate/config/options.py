@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
+from ..baseline.names import FOLDER, is_name
 from .keys import MAX_TOKENS
 from .layers import Key, Layer, Setting, checked
 from .spec import ConfigError, Invalid, found, nearest, number, one_of, path_of, unique_keys
@@ -26,6 +27,25 @@ class ReportRequest:
     kind: str
     path: Path
     origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineOption:
+    """``--spec-baseline``: its file, the name as it was given, and where."""
+
+    name: str
+    path: Path
+    origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class SaveOption:
+    """``--spec-save-baseline``: where to, and what may be done there."""
+
+    path: Path
+    origin: str
+    update: bool = False
+    anyway: bool = False
 
 
 OnInconclusive = Literal["fail", "warn", "pass"]
@@ -56,6 +76,8 @@ class Options:
     trust_remote_code: bool = False
     isolation: Isolation | None = None
     on_inconclusive: OnInconclusive = "warn"
+    baseline: BaselineOption | None = None
+    save_baseline: SaveOption | None = None
     noise: bool = False
     budget_s: float | None = None
     reports: tuple[ReportRequest, ...] = field(default=())
@@ -237,6 +259,41 @@ def _duration(text: str, origin: str) -> float:
     return total
 
 
+def _baseline(
+    given: tuple[str, str] | None, folder: Path, bases: Mapping[str, Path]
+) -> BaselineOption | None:
+    if given is None:
+        return None
+    text, origin = given
+    if is_name(text):
+        return BaselineOption(text, folder / f"{text}.json", origin)
+    path = _file(text, origin, bases[origin])
+    assert path is not None
+    return BaselineOption(path.stem, path, origin)
+
+
+def _save_baseline(
+    name: str | None, folder: Path, *, update: bool, anyway: bool
+) -> SaveOption | None:
+    origin = "--spec-save-baseline"
+    if name is None:
+        for flag, given in (("update", update), ("keep-failed", anyway)):
+            if given:
+                raise ConfigError(f"--spec-{flag}-baseline: needs {origin} NAME")
+        return None
+    if not is_name(name):
+        raise ConfigError(
+            f"{origin}: must be a plain word of letters, digits, '.', '_' and '-', found "
+            f"{found(name)}; --spec-baseline-dir names the folder"
+        )
+    path = folder / f"{name}.json"
+    if path.exists() and not update:
+        raise ConfigError(
+            f"{origin}: {path} is there already: add --spec-update-baseline to replace it"
+        )
+    return SaveOption(path, origin, update, anyway)
+
+
 _ON_INCONCLUSIVE = one_of("fail", "warn", "pass")
 
 
@@ -268,6 +325,16 @@ def _report(text: str, kinds: Collection[str], origin: str, base: Path) -> Repor
     if not folder.is_dir() or not os.access(folder, os.W_OK):
         raise ConfigError(f"{origin}: cannot be written: {folder} is not a folder to write to")
     return ReportRequest(kind, target, origin)
+
+
+def _folder(text: str, origin: str, base: Path) -> Path:
+    try:
+        path = path_of(text, base)
+    except Invalid as error:
+        raise ConfigError(f"{origin}: {error}") from None
+    if not text.strip() or (path.exists() and not path.is_dir()):
+        raise ConfigError(f"{origin}: no folder: {path}")
+    return path
 
 
 def _file(text: str | None, origin: str, base: Path) -> Path | None:
@@ -325,6 +392,13 @@ def read_options(config: pytest.Config, report_kinds: Collection[str]) -> Option
         text = _ini(config, name)
         return None if text is None else (text, f"{ini_place}specgate_{name}")
 
+    bases = {_flag("baseline"): here, f"{ini_place}specgate_baseline": ini_base}
+    folder = config.rootpath / FOLDER
+    if (where := option("baseline_dir")) is not None:
+        folder = _folder(where, "--spec-baseline-dir", here)
+    elif (where := _ini(config, "baseline_dir")) is not None:
+        folder = _folder(where, f"{ini_place}specgate_baseline_dir", ini_base)
+
     return Options(
         command_line=_layer(cli_texts, _flag, here),
         ini=_layer(ini_texts, lambda name: f"{ini_place}specgate_{name}", ini_base),
@@ -347,6 +421,13 @@ def read_options(config: pytest.Config, report_kinds: Collection[str]) -> Option
         ),
         isolation=_isolation(text_and_origin("isolate"), text_and_origin("timeout")),
         on_inconclusive=_on_inconclusive(text_and_origin("on_inconclusive")),
+        baseline=_baseline(text_and_origin("baseline"), folder, bases),
+        save_baseline=_save_baseline(
+            option("save_baseline"),
+            folder,
+            update=bool(option("update_baseline")),
+            anyway=bool(option("keep_failed_baseline")),
+        ),
         noise=_truth("noise", option("noise"), _ini(config, "noise"), ini_place),
         budget_s=_duration(*budget) if (budget := text_and_origin("budget")) else None,
         reports=tuple(reports),

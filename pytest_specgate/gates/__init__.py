@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .acceptance import AcceptanceGate
 from .base import Gate
+from .baseline import BaselineGate
 from .latency import LatencyGate, TpotGate, TtftGate
 from .memory import MemoryGate
 from .options import OptionsGate
@@ -26,4 +27,5 @@ def builtin_gates() -> list[Gate]:
         OptionsGate(),
         TtftGate(),
         TpotGate(),
+        BaselineGate(),
     ]

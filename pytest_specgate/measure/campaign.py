@@ -254,10 +254,9 @@ class Campaign:
             swap_growth_bytes=self._store.swap_growth(),
             preflight=self._checked[1] if self._checked else None,
             unmeasured=self._unmeasured,
-            carried=max(
-                (r.carried for p in inputs.prompts if (r := self._records.get(key_of(p)))),
-                default=0,
-            ),
+            carried=self._carried(inputs),
+            reference=self._store.reference,
+            inputs=inputs,
         )
 
     def _carried(self, inputs: Inputs) -> int:

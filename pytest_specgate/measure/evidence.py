@@ -7,14 +7,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import add
+from typing import TYPE_CHECKING
 
-from ..config.plan import Decoding, ParityMode, Prompt
+from ..config.plan import Decoding, Inputs, ParityMode, Prompt
 from ..engines.base import EngineInfo, Generation, PairInfo
 from ..preflight import Preflight
 from ..stats import NoiseFloor, noise_floor
 from .blocks import Blocks
 from .diagnosis import Check, Diagnosis
 from .further import OptionRun, TurnRun, first_difference
+
+if TYPE_CHECKING:
+    from ..baseline import Reference
 
 PLAIN = "plain"
 AGAIN = "plain again"
@@ -258,6 +262,8 @@ class Evidence:
         swap_growth_bytes: swap used after the last round less that before the first.
         unmeasured: why something that was asked for is not there: others at work on the machine, or
             a time budget that is used up.
+        reference: the stored session that this one is judged against; None where none was named.
+        inputs: what it was measured with.
         carried: rounds that an earlier session has run, whose undecided sample is continued.
     """
 
@@ -269,6 +275,8 @@ class Evidence:
     preflight: Preflight | None = None
     unmeasured: str | None = None
     carried: int = 0
+    reference: Reference | None = None
+    inputs: Inputs | None = None
 
     @property
     def sampled(self) -> bool:

@@ -6,7 +6,7 @@ import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..config.plan import Inputs
 from ..config.spec import found
@@ -17,6 +17,9 @@ from .lock import MachineLock
 from .machine import swap_used_bytes
 from .samples import Samples
 from .watch import Watcher
+
+if TYPE_CHECKING:
+    from ..baseline import Reference
 
 Result = TypeVar("Result")
 
@@ -35,6 +38,7 @@ class Store:
         budget: Budget | None = None,
         noise: bool = False,
         samples: Samples | None = None,
+        reference: Reference | None = None,
     ) -> None:
         """Keep the parts; nothing is loaded yet.
 
@@ -48,11 +52,13 @@ class Store:
             budget: seconds for all that is measured; None for no limit.
             noise: time the plain path twice in every round, for the machine's own noise.
             samples: of undecided gates of earlier sessions; None where none are kept.
+            reference: the stored session that this one is judged against.
         """
         self._lock = lock
         self.budget = budget or Budget()
         self.noise = noise
         self.samples = samples
+        self.reference = reference
         self.watcher = watcher
         self.preflight = preflight
         self._factories = engines

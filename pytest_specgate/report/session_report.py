@@ -67,6 +67,11 @@ class SessionReport:
         """At most this chance that any verdict is a false failure."""
         return chance_of_false_alarm([verdict.false_alarm for verdict in self.verdicts])
 
+    @property
+    def whole_verdicts(self) -> list[Verdict]:
+        """Without those that another one sums up."""
+        return [v for v in self.verdicts if not {"severity", "figure"} & {*v.evidence}]
+
     def kind_rows(self) -> list[KindRow]:
         """One row a prompt kind and speculative arm, pair by pair."""
         return [
@@ -78,10 +83,11 @@ class SessionReport:
     def gate_rows(self) -> list[GateRow]:
         """One row a gate and subject; per-prompt verdicts of a gate share one row."""
         rows = []
-        several = len({v.subject for v in self.verdicts if v.subject.startswith("k=")}) > 1
-        for gate in dict.fromkeys(verdict.gate for verdict in self.verdicts):
+        verdicts = self.whole_verdicts
+        several = len({v.subject for v in verdicts if v.subject.startswith("k=")}) > 1
+        for gate in dict.fromkeys(verdict.gate for verdict in verdicts):
             name = self.item_names.get(gate, gate).replace("_", " ")
-            of_gate = [verdict for verdict in self.verdicts if verdict.gate == gate]
+            of_gate = [verdict for verdict in verdicts if verdict.gate == gate]
             prompts = _worst_by_subject(of_gate)
             if "pair" in prompts:
                 rows.append(_row(name, prompts["pair"]))
@@ -89,7 +95,7 @@ class SessionReport:
                 rows.append(_prompts_row(name, list(prompts.values())))
             items = {v.item.partition("[")[0] for v in of_gate}
             for verdict in of_gate:
-                if verdict.subject not in prompts and "severity" not in verdict.evidence:
+                if verdict.subject not in prompts:
                     label = f"{name} {verdict.subject}" if several else name
                     if len(items) > 1 and not verdict.item.startswith("gates.y"):
                         label = f"{label} {verdict.item.rpartition('::')[2]}"
@@ -112,7 +118,7 @@ def _worst_by_subject(verdicts: list[Verdict]) -> dict[str, Verdict]:
     """A prompt that several items asked for counts once, with its worst verdict."""
     worst: dict[str, Verdict] = {}
     for verdict in verdicts:
-        if verdict.subject.startswith("k=") or "severity" in verdict.evidence:
+        if verdict.subject.startswith("k="):
             continue
         known = worst.setdefault(verdict.subject, verdict)
         if WORST_FIRST.index(verdict.status) < WORST_FIRST.index(known.status):

@@ -66,6 +66,9 @@ def summary_lines(report: SessionReport, width: int) -> list[str]:
     """The whole section, readable at 80 columns, all of specgate's own words in ASCII."""
     width = max(width, _LEAST_WIDTH)
     lines = _environment(report, width)
+    for verdict in report.whole_verdicts:
+        if "baseline" in verdict.evidence:
+            lines += _against_baseline(verdict, width)
     if report.verdicts:
         lines += ["", *_gate_table(report, width)]
     rows = report.kind_rows()
@@ -73,7 +76,7 @@ def summary_lines(report: SessionReport, width: int) -> list[str]:
         lines += ["", *_kind_table(rows, width)]
     for pair in report.measured:
         lines += _noise(pair.noise, width) + _spared(pair.trials)
-    for verdict in report.verdicts:
+    for verdict in report.whole_verdicts:
         if verdict.status == "inconclusive" and not report.quiet:
             lines += ["", *_wrapped(shown(_undecided(report, verdict)), width)]
             for advice in verdict.advice:
@@ -86,6 +89,31 @@ def summary_lines(report: SessionReport, width: int) -> list[str]:
     elif report.status == "nothing judged":
         lines += ["", "No gate was judged."]
     return lines
+
+
+def _against_baseline(verdict: Verdict, width: int) -> list[str]:
+    """What changed since the baseline, then each figure beside the stored one."""
+    found = verdict.evidence
+    lines = ["", shown(f"baseline {found['baseline']} ({verdict.subject})")]
+    rows = [[c["name"], c["then"] or "-", c["now"] or "-"] for c in found["changes"]]
+    if rows:
+        lines += ["", *_table(["what changed", "then", "now"], _safe(rows), ())]
+    else:
+        lines.append("nothing changed in environment, models, prompts and decoding")
+    figures = [
+        [f["name"], f["status"], f["then"], f["now"], f["change"], f["limit"]]
+        for f in found["figures"]
+    ]
+    if figures:
+        header = ["figure", "verdict", "stored", "now", "change", "limit"]
+        lines += ["", *_table(header, _safe(figures), ())]
+    for reason in found["not_comparable"]:
+        lines += _wrapped(shown(f"not comparable: {reason}"), width)
+    return lines
+
+
+def _safe(rows: list[list[str]]) -> list[list[str]]:
+    return [[shown(cell) for cell in row] for row in rows]
 
 
 def _noise(floor: NoiseFloor | None, width: int) -> list[str]:

@@ -3,6 +3,7 @@
 What each decides, with which error and from which source, is in ``docs/statistics.md``.
 """
 
+from .change import decide_change, median_change
 from .common import Decision, Estimate
 from .noise import (
     FALSE_FAILURE,
@@ -45,11 +46,13 @@ __all__ = [
     "NoiseFloor",
     "TailEstimate",
     "chance_of_false_alarm",
+    "decide_change",
     "decide_p95_ratio",
     "decide_p95_seconds",
     "decide_speedup",
     "harrell_davis_weights",
     "incomplete_beta",
+    "median_change",
     "median_speedup",
     "noise_floor",
     "p95_bounds",

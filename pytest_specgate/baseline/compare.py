@@ -1,0 +1,362 @@
+"""What became of a stored session: facts that changed, and each figure against its limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import Any, Literal
+
+from ..measure.blocks import Blocks
+from ..measure.evidence import PLAIN, Trial, arm_name
+from ..stats import Estimate, decide_change, median_change, median_speedup, p95_ratio
+from ..text import count, gigabytes
+from .document import Baseline, StoredArm, StoredCase, same_decoding
+from .limits import Limit
+
+Status = Literal["passed", "failed", "inconclusive", "not judged"]
+Output = Literal["same", "plain alone", "speculative alone", "both alike", "both apart"]
+
+# what makes two machines one: facts that do not change from day to day
+MACHINE = ("chip", "architecture", "cpu_count", "memory_bytes", "device", "gpu_cores")
+_FACTS = (*MACHINE, "os", "python", "power", "low_power_mode")
+LEAST_MEMORY = 16 * 2**20  # bytes; less is the allocator's own
+_OUTPUT_MEANS: Mapping[Output, str] = {
+    "same": "the outputs are the stored ones",
+    "both alike": "the model's own output is another one, and speculative decoding follows it",
+    "speculative alone": "the plain output is the stored one: speculative decoding went wrong",
+    "plain alone": "the plain output changed, and the speculative one did not follow it",
+    "both apart": "both outputs changed, and they differ from each other",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One fact that differs; None where a side does not have it."""
+
+    name: str
+    then: str | None
+    now: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One figure then and now, in words and numbers; ``limit`` is the worst that is let through."""
+
+    name: str
+    status: Status
+    then: str
+    now: str
+    change: str
+    limit: str
+    reason: str
+    observed: float | None = None
+    worst: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """All that differs.
+
+    Attributes:
+        changes: of environment, models, prompts and decoding.
+        figures: in the order of the report.
+        apart: what makes cases not comparable, in words.
+        common: prompts that both sides have.
+    """
+
+    changes: tuple[Change, ...]
+    figures: tuple[Figure, ...]
+    apart: tuple[str, ...]
+    common: tuple[str, ...]
+
+
+def compare(
+    then: Baseline, now: Baseline, limits: Mapping[str, Any], num_draft_tokens: int
+) -> Compared:
+    """Judge one number of draft tokens against a stored session.
+
+    Args:
+        then: stored.
+        now: this session, or another stored one.
+        limits: of the gate ``baseline``.
+        num_draft_tokens: k.
+    """
+    arm = arm_name(num_draft_tokens)
+    apart = _apart(then, now, arm)
+    common = tuple(
+        name for name, case in now.cases.items() if _same_case(then.cases.get(name), case, arm)
+    )
+    pairs = [(then.cases[name], now.cases[name]) for name in common]
+    figures: list[Figure] = []
+    if pairs and not apart:
+        figures = [
+            _output(common, pairs, arm, limits["output"]),
+            *_acceptance(pairs, arm, limits["acceptance"]),
+            *_times(pairs, arm, limits, same_machine=same_machine(then, now)),
+            *_memory(pairs, arm, limits["memory"], same_machine=same_machine(then, now)),
+        ]
+    return Compared(tuple(changes(then, now)), tuple(figures), tuple(apart), common)
+
+
+# -- what changed --------------------------------------------------------------------------------
+
+
+def changes(then: Baseline, now: Baseline) -> Iterable[Change]:
+    """Versions first, then machine, models, prompts and decoding; what is equal is left out."""
+    rows = [
+        *_of(then.environment.get("versions"), now.environment.get("versions"), None),
+        *_of(then.environment, now.environment, _FACTS),
+    ]
+    for role in ("target", "draft"):
+        parts = ("name", "revision", "digest", "quantization", "dtype")
+        rows += _of(then.models[role], now.models[role], parts, f"{role} ")
+    rows += _of({"engine": then.engine}, {"engine": now.engine}, None)
+    old, new = ({"prompts": f"{len(s.cases)} ({s.prompts_digest})"} for s in (then, now))
+    rows += _of(old, new, None)
+    templates = sum(
+        then.cases[name].ids != case.ids and then.cases[name].prompt == case.prompt
+        for name, case in now.cases.items()
+        if name in then.cases
+    )
+    if templates:
+        rows.append(Change("prompt tokens", "stored", f"differ for {count(templates, 'prompt')}"))
+    rows += [
+        Change(name, _text(then.decoding.get(name)), _text(now.decoding.get(name)))
+        for name in same_decoding(then.decoding, now.decoding)
+    ]
+    return rows
+
+
+def _of(then: Any, now: Any, names: Iterable[str] | None, prefix: str = "") -> list[Change]:
+    old, new = (value if isinstance(value, Mapping) else {} for value in (then, now))
+    return [
+        Change(f"{prefix}{name}", _text(old.get(name)), _text(new.get(name)))
+        for name in (dict.fromkeys([*old, *new]) if names is None else names)
+        if old.get(name) != new.get(name)
+    ]
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)[:60]
+
+
+def same_machine(then: Baseline, now: Baseline) -> bool:
+    """Absolute seconds and bytes may be compared."""
+    return all(then.environment.get(name) == now.environment.get(name) for name in MACHINE)
+
+
+def _apart(then: Baseline, now: Baseline, arm: str) -> list[str]:
+    """Why nothing of one side may be compared with the other."""
+    found = [
+        f"the {role} is another model (digest {str(then.models[role].get('digest'))[:12]}, now "
+        f"{str(now.models[role].get('digest'))[:12]})"
+        for role in ("target", "draft")
+        if then.models[role].get("digest") != now.models[role].get("digest")
+    ]
+    if differ := same_decoding(then.decoding, now.decoding):
+        found.append(f"the decoding differs: {', '.join(differ)}")
+    missing = [name for name in then.cases if name not in now.cases]
+    changed = [
+        name
+        for name, case in now.cases.items()
+        if name in then.cases
+        and (case.prompt, case.max_tokens) != (then.cases[name].prompt, then.cases[name].max_tokens)
+    ]
+    new = [name for name in now.cases if name not in then.cases]
+    for names, words in (
+        (missing, "stored and not measured now"),
+        (changed, "of another text or max_tokens"),
+        (new, "measured and not stored"),
+    ):
+        if names:
+            shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
+            found.append(f"{count(len(names), 'prompt')} {words}: {shown}")
+    if then.cases and not any(arm in case.arms for case in then.cases.values()):
+        found.append(f"{arm} is not stored")
+    return found
+
+
+def _same_case(then: StoredCase | None, now: StoredCase, arm: str) -> bool:
+    return (
+        then is not None
+        and (then.prompt, then.max_tokens) == (now.prompt, now.max_tokens)
+        and all(name in case.arms for case in (then, now) for name in (PLAIN, arm))
+    )
+
+
+# -- figures -------------------------------------------------------------------------------------
+
+Pairs = Sequence[tuple[StoredCase, StoredCase]]
+
+
+def what_changed(then: StoredCase, now: StoredCase, arm: str) -> Output:
+    """Three outputs against the stored ones: which changed, and did they change alike?"""
+
+    def same(name: str) -> bool:
+        old, new = then.arms[name], now.arms[name]
+        return (old.tokens, old.text) == (new.tokens, new.text)
+
+    if same(PLAIN):
+        return "same" if same(arm) else "speculative alone"
+    if same(arm):
+        return "plain alone"
+    plain, ours = now.arms[PLAIN], now.arms[arm]
+    return "both alike" if (plain.tokens, plain.text) == (ours.tokens, ours.text) else "both apart"
+
+
+def _output(names: Sequence[str], pairs: Pairs, arm: str, wanted: str) -> Figure:
+    found = {
+        name: what_changed(then, now, arm) for name, (then, now) in zip(names, pairs, strict=True)
+    }
+    differ = {name: kind for name, kind in found.items() if kind != "same"}
+    reason = _OUTPUT_MEANS["same"]
+    if differ:
+        worst = min(differ.values(), key=list(_OUTPUT_MEANS)[::-1].index)
+        of_kind = [name for name, kind in differ.items() if kind == worst]
+        reason = f"{_OUTPUT_MEANS[worst]}: {', '.join(of_kind[:5])}"
+        reason += ", ..." if len(of_kind) > 5 else ""
+    status: Status = "failed" if differ and wanted == "same" else "passed"
+    if wanted == "any":
+        status = "not judged"
+    same = len(found) - len(differ)
+    now = f"{same} of {len(found)} same"
+    return Figure("output", status, "stored", now, "-", wanted, reason, float(same))
+
+
+def _kinds(pairs: Pairs) -> dict[str, Pairs]:
+    kinds = dict.fromkeys(now.kind for _, now in pairs)
+    return {kind: [pair for pair in pairs if pair[1].kind == kind] for kind in kinds}
+
+
+def _acceptance(pairs: Pairs, arm: str, limit: Limit | None) -> list[Figure]:
+    """A fact, not a sample: greedy acceptance is a property of the prompts."""
+    figures = []
+    for kind, of_kind in _kinds(pairs).items():
+        rates = []
+        for side in (0, 1):
+            blocks: Blocks = reduce(
+                add, (b for pair in of_kind if (b := pair[side].arms[arm].blocks)), Blocks()
+            )
+            rates.append(blocks.acceptance_rate)
+        then, now = rates
+        if then is None or now is None:
+            continue
+        worst = limit.worst(then) if limit else None
+        status: Status = "not judged" if worst is None else "passed"
+        if worst is not None and now < worst - 1e-9:
+            status = "failed"
+        name = f"acceptance {kind}"
+        reason = f"{then:.3f} stored, {now:.3f} now"
+        figures.append(
+            Figure(
+                *(name, status, f"{then:.3f}", f"{now:.3f}", f"{now - then:+.3f}"),
+                *(limit.text if limit else "-", reason, now, worst),
+            )
+        )
+    return figures
+
+
+def _rows(cases: Iterable[StoredCase], arm: str, rounds: int) -> list[list[Trial]]:
+    return [list(case.arms[arm].trials[:rounds]) for case in cases]
+
+
+def _paired(case: StoredCase, arm: str) -> tuple[tuple[Trial, ...], tuple[Trial, ...]]:
+    """Trials of both arms in the rounds that both were part of."""
+    plain = {trial.round: trial for trial in case.arms[PLAIN].trials}
+    ours = [trial for trial in case.arms[arm].trials if trial.round in plain]
+    return tuple(plain[trial.round] for trial in ours), tuple(ours)
+
+
+def _times(
+    pairs: Pairs, arm: str, limits: Mapping[str, Any], *, same_machine: bool
+) -> list[Figure]:
+    sides = [[_paired(pair[side], arm) for pair in pairs] for side in (0, 1)]
+    rounds = [min((len(ours) for _, ours in side), default=0) for side in sides]
+    if min(rounds) < 2:
+        which = "stored" if rounds[0] < 2 else "measured now"
+        reason = f"fewer than two timed rounds are {which}"
+        return [
+            Figure(name, "inconclusive", "-", "-", "-", limits[name].text, reason)
+            for name in ("speedup", "p95", "ttft", "decode", "e2e")
+            if limits[name] is not None
+        ]
+    speedups, tails = [], []
+    for side, count_ in zip(sides, rounds, strict=True):
+        plain = [[t.e2e_s for t in row[:count_]] for row, _ in side]
+        ours = [[t.e2e_s for t in row[:count_]] for _, row in side]
+        ratios = [
+            [p / s for p, s in zip(*rows, strict=True)] for rows in zip(plain, ours, strict=True)
+        ]
+        speedups.append(median_speedup(ratios))
+        tails.append(p95_ratio(plain, ours, seed=0).ratio)
+    figures = [
+        _judged("speedup", speedups, limits["speedup"], lambda v: f"{v:.2f}x"),
+        _judged("p95", tails, limits["p95"], lambda v: f"{v:.2f}x"),
+    ]
+    picks: dict[str, tuple[Callable[[Trial], float | None], Callable[[float], str]]] = {
+        "ttft": (lambda t: t.ttft_s, lambda v: f"{v:.3f} s"),
+        "decode": (lambda t: t.decode_tokens_per_s, lambda v: f"{v:.1f} tok/s"),
+        "e2e": (lambda t: t.e2e_s, lambda v: f"{v:.3f} s"),
+    }
+    for name, (pick, form) in picks.items():
+        values = [
+            [[v for t in ours if (v := pick(t)) is not None] for _, ours in side] for side in sides
+        ]
+        if not all(len(row) >= 2 for side in values for row in side):
+            continue
+        estimates = [median_change(side) for side in values]
+        figure = _judged(name, estimates, limits[name], form)
+        if not same_machine and figure.status != "not judged":
+            figure = _unjudged(figure, "another machine: seconds cannot be compared")
+        figures.append(figure)
+    return figures
+
+
+def _judged(
+    name: str, sides: Sequence[Estimate], limit: Limit | None, form: Callable[[float], str]
+) -> Figure:
+    then, now = sides
+    change = Estimate(now.log - then.log, (then.error**2 + now.error**2) ** 0.5)
+    low, high = change.interval
+    words = f"{change.value - 1:+.1%} [{low - 1:+.1%}, {high - 1:+.1%}]"
+    status: Status = "not judged"
+    worst = None
+    if limit is not None:
+        worst = limit.worst(then.value)
+        status = "failed" if worst <= 0 else decide_change(change, worst / then.value)
+    reason = f"{form(then.value)} stored, {form(now.value)} now: {words}"
+    return Figure(
+        *(name, status, form(then.value), form(now.value), words),
+        *(limit.text if limit else "-", reason, now.value, worst),
+    )
+
+
+def _unjudged(figure: Figure, reason: str) -> Figure:
+    return Figure(
+        *(figure.name, "not judged", figure.then, figure.now, figure.change, figure.limit),
+        *(reason, figure.observed, figure.worst),
+    )
+
+
+def _memory(pairs: Pairs, arm: str, limit: Limit | None, *, same_machine: bool) -> list[Figure]:
+    """A fact: the highest peak of any trial; less than 16 MiB more is let through in any case."""
+    peaks = []
+    for side in (0, 1):
+        arms: list[StoredArm] = [pair[side].arms[arm] for pair in pairs]
+        peaks.append(max((t.peak_memory_bytes or 0 for a in arms for t in a.trials), default=0))
+    then, now = peaks
+    if not then or not now:
+        return []
+    worst = max(limit.worst(then), then + LEAST_MEMORY) if limit else None
+    status: Status = "not judged" if worst is None else "failed" if now > worst else "passed"
+    change = f"{now / then - 1:+.1%}"
+    reason = f"{gigabytes(then)} stored, {gigabytes(now)} now"
+    figure = Figure(
+        *("memory", status, gigabytes(then), gigabytes(now), change),
+        *(limit.text if limit else "-", reason, now / 1e9, worst / 1e9 if worst else None),
+    )
+    if not same_machine and status != "not judged":
+        figure = _unjudged(figure, "another machine: bytes cannot be compared")
+    return [figure]

@@ -1,0 +1,91 @@
+"""Where baselines lie: one whole file each, never half written, never overwritten unasked."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from .document import Baseline, BaselineError, dumps, loads
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A file to be written at the end of a session, as it was found at its start.
+
+    Attributes:
+        path: of the file.
+        update: it may replace the one that was there.
+        found: inode and time of that one; None where there was none.
+    """
+
+    path: Path
+    update: bool
+    found: tuple[int, int] | None
+
+    @classmethod
+    def of(cls, path: Path, *, update: bool) -> Place:
+        """The place as it is now."""
+        return cls(path, update, _stamp(path))
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        stat = path.stat()
+    except FileNotFoundError:
+        return None
+    return stat.st_ino, stat.st_mtime_ns
+
+
+def read(path: Path) -> Baseline:
+    """The baseline of a file.
+
+    Raises:
+        BaselineError: it is not there, or not a whole baseline; says what to do.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError:
+        raise BaselineError(f"{path}: not a baseline: not UTF-8 text") from None
+    except OSError as error:
+        raise BaselineError(f"{path}: cannot be read: {error.strerror or error}") from None
+    try:
+        return loads(text)
+    except BaselineError as error:
+        raise BaselineError(f"{path}: {error}") from None
+
+
+def write(place: Place, baseline: Baseline) -> None:
+    """Write the file whole; what was there before stays until then.
+
+    Raises:
+        BaselineError: it cannot be written, or another session has written it meanwhile.
+    """
+    path = place.path
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=".specgate-", suffix=".part", dir=path.parent)
+    except OSError as error:
+        raise BaselineError(f"{path}: cannot be written: {error.strerror or error}") from None
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(dumps(baseline))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o644)
+        if _stamp(path) != place.found:
+            raise BaselineError(f"{path}: another session has written it meanwhile; it is kept")
+        if place.found is None:
+            os.link(temporary, path)  # fails where somebody was quicker
+        elif place.update:
+            temporary.replace(path)
+    except FileExistsError:
+        raise BaselineError(
+            f"{path}: another session has written it meanwhile; it is kept"
+        ) from None
+    except OSError as error:
+        raise BaselineError(f"{path}: cannot be written: {error.strerror or error}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
