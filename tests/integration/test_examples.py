@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 import subprocess
@@ -154,20 +155,35 @@ class TestWorkflow:
             '--spec-target "$SPEC_TARGET"',
             '--spec-draft "$SPEC_DRAFT"',
             "--spec-require",
+            "--spec-on-inconclusive fail",
             "--spec-report json:specgate.json",
             "--junitxml=specgate.xml",
         ):
             assert part in gate
 
-    @pytest.mark.parametrize(("status", "code"), [("passed", 0), ("inconclusive", 1)])
+    @pytest.mark.parametrize(
+        ("rounds", "status", "code"), [(5, "passed", 0), (2, "inconclusive", 1)]
+    )
     def test_an_undecided_gate_stops_the_upgrade(
-        self, workflow: dict[Any, Any], tmp_path: Path, status: str, code: int
+        self,
+        workflow: dict[Any, Any],
+        pytester: pytest.Pytester,
+        rounds: int,
+        status: str,
+        code: int,
     ) -> None:
+        """The step's own arguments, on the scripted engine; two rounds decide no speedup."""
+        copy("plugin", pytester)
         steps = {step.get("name"): step for step in workflow["jobs"]["gate"]["steps"]}
-        command = shlex.split(steps["Every gate is decided"]["run"])
-        (tmp_path / "specgate.json").write_text(f'{{"status": "{status}"}}', encoding="utf-8")
-        command[0] = sys.executable
-        assert subprocess.run(command, cwd=tmp_path, check=False).returncode == code
+        command = shlex.split(steps["Gate"]["run"])
+        models = {"$SPEC_TARGET": "scripted/target", "$SPEC_DRAFT": "scripted/draft"}
+        arguments = [models.get(word, word) for word in command[command.index("pytest") + 1 :]]
+        result = pytester.runpytest(
+            "--spec-engine=scripted", f"--spec-rounds={rounds}", *arguments
+        )
+        assert result.ret == code
+        report = json.loads((pytester.path / "specgate.json").read_text(encoding="utf-8"))
+        assert report["status"] == status
 
     def test_the_evidence_is_kept_after_a_failure(self, workflow: dict[Any, Any]) -> None:
         last = workflow["jobs"]["gate"]["steps"][-1]
