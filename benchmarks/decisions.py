@@ -29,6 +29,7 @@ from tests.simulation import (
 
 # true speedup over the limit; the third is where the error of a false pass is stated
 EFFECTS = {"+3 %": 1.03, "at the limit": 1.0, "-3 %": 1 / (1 + MARGIN), "-6 %": 1 / 1.06}
+CONTINUED = {name: EFFECTS[name] for name in ("at the limit", "-3 %")}
 PROMPTS, VARIATIONS, DOUBLED = (1, 4, 12, 24), (0.02, 0.05, 0.10), (0.05, 0.0)
 BATCH = 2000  # sessions at a time: bounds the memory
 
@@ -79,6 +80,19 @@ def speedup_tables(rng: np.random.Generator, runs: int) -> None:
     for name, body in rows.items():
         print(f"\n{name}: % failed/passed/inconclusive, mean rounds ({runs} sessions a cell)\n")
         print(markdown(["doubled", "J", "CV", *EFFECTS], body))
+
+
+def continued_table(rng: np.random.Generator, runs: int) -> None:
+    """Undecided samples that up to three further sessions go on with; 5 % of trials doubled."""
+    most = [MOST_ROUNDS * sessions for sessions in range(1, 5)]
+    rows = []
+    for prompts, variation in ((1, 0.05), (4, 0.05), (4, 0.10), (12, 0.05), (12, 0.10)):
+        logs = Noise(variation).log_ratios(rng, (runs, prompts, most[-1]))
+        looks = [speedup_sessions(logs[..., :rounds], CONTINUED.values()) for rounds in most]
+        for effect, cells in zip(CONTINUED, zip(*looks, strict=True), strict=True):
+            rows.append([str(prompts), f"{variation:.0%}", effect, *map(str, cells)])
+    print(f"\nContinued: % failed/passed/inconclusive, mean rounds ({runs} samples a cell)\n")
+    print(markdown(["J", "CV", "truth", *(f"{rounds} rounds" for rounds in most)], rows))
 
 
 def p95_table(seed: int | None, runs: int) -> None:
@@ -170,6 +184,7 @@ def main() -> None:
         return
     rng = np.random.default_rng(chosen.seed)
     speedup_tables(rng, chosen.runs)
+    continued_table(rng, chosen.runs)
     p95_table(chosen.seed, chosen.runs)
     tools_table(rng, chosen.runs)
     if chosen.plots:

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_specgate_gates() -> Sequence[Gate]:
-    """One more key under ``gates:`` and one more marker: ``ttft`` and ``spec_ttft``."""
-    from ttft import TtftGate
+    """One more key under ``gates:``, ``median_ttft``, and one more marker."""
+    from median_ttft import MedianTtftGate
 
-    return [TtftGate()]
+    return [MedianTtftGate()]
 
 
 @pytest.hookimpl(optionalhook=True)

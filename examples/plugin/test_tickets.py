@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pytest_specgate import Evidence
 
 
-@pytest.mark.spec_ttft(max_seconds=0.2)
+@pytest.mark.spec_median_ttft(max_seconds=0.2)
 def test_first_token_of_a_ticket(spec_evidence: Evidence) -> None:
     """The project's own gate as a marker."""
     assert {case.prompt.kind for case in spec_evidence.cases} == {"ticket"}

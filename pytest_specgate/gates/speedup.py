@@ -1,4 +1,4 @@
-"""Is it still faster? Median of paired end-to-end ratios over the prompt mix."""
+"""Is it still faster? Robust centre of the paired end-to-end ratios, mean over the prompts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON report, schema ``specgate-report/1``; the README documents it."""
+"""The JSON report, schema ``specgate-report/1``; docs/report-json.md documents it."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 import subprocess
@@ -84,10 +85,10 @@ class TestPlugin:
                 "*verdict notes*",
                 "parity?ticket-parcel?: passed: 40 tokens equal",
                 "speedup?k=3?: passed: 1.52x as fast",
-                "ttft?k=3?: passed: the first token takes 0.129 s, the limit is 0.25 s",
+                "median_ttft?k=3?: passed: the first token takes 0.129 s, the limit is 0.25 s",
                 "*specgate*",
-                "ttft k=3 *passed *0.129 s*<= 0.25 s *15 trials*",
-                "ttft k=3 test_first_token_of_a_ticket *passed *0.129 s*<= 0.2 s *15 trials*",
+                "median ttft k=3 *passed *0.129 s*<= 0.25 s *15 trials*",
+                "median ttft k=3 test_first_token_of_a_ticket *passed *0.129 s*<= 0.2 s *15 trials",
                 "acceptance k=1 *passed *0.667 *>= 0.60 *72 proposals",
                 "acceptance k=5 *passed *0.800 *>= 0.60 *120 proposals",
             ]
@@ -95,7 +96,7 @@ class TestPlugin:
 
     @pytest.mark.parametrize(
         ("rounds", "row"),
-        [("1:12", "ttft *passed *6 trials"), ("1", "ttft *inconclusive *3 trials")],
+        [("1:12", "median ttft *passed *6 trials"), ("1", "median ttft *inconclusive *3 trials")],
     )
     def test_the_new_gate_asks_for_the_rounds_it_needs(
         self, pytester: pytest.Pytester, rounds: str, row: str
@@ -103,7 +104,7 @@ class TestPlugin:
         """Three prompts: two rounds have an interval, one round has none."""
         copy("plugin", pytester)
         result = pytester.runpytest(
-            "--spec-engine=scripted", f"--spec-rounds={rounds}", "gates.yaml::ttft"
+            "--spec-engine=scripted", f"--spec-rounds={rounds}", "gates.yaml::median_ttft"
         )
         assert result.ret == pytest.ExitCode.OK
         result.stdout.fnmatch_lines(row)
@@ -116,7 +117,7 @@ class TestPlugin:
         result = pytester.runpytest("--spec-engine=scripted", "gates.yaml")
         result.assert_outcomes(passed=4, failed=1)
         result.stdout.fnmatch_lines(
-            ["ttft failed: *", "*first token takes 0.129 s, the limit is 0.1 s*"]
+            ["median_ttft failed: *", "*first token takes 0.129 s, the limit is 0.1 s*"]
         )
 
     def test_a_wrong_option_of_the_new_gate_is_named(self, pytester: pytest.Pytester) -> None:
@@ -154,20 +155,33 @@ class TestWorkflow:
             '--spec-target "$SPEC_TARGET"',
             '--spec-draft "$SPEC_DRAFT"',
             "--spec-require",
+            "--spec-on-inconclusive fail",
             "--spec-report json:specgate.json",
             "--junitxml=specgate.xml",
         ):
             assert part in gate
 
-    @pytest.mark.parametrize(("status", "code"), [("passed", 0), ("inconclusive", 1)])
+    @pytest.mark.parametrize(
+        ("rounds", "status", "code"), [(5, "passed", 0), (2, "inconclusive", 1)]
+    )
     def test_an_undecided_gate_stops_the_upgrade(
-        self, workflow: dict[Any, Any], tmp_path: Path, status: str, code: int
+        self,
+        workflow: dict[Any, Any],
+        pytester: pytest.Pytester,
+        rounds: int,
+        status: str,
+        code: int,
     ) -> None:
+        """The step's own arguments, on the scripted engine; two rounds decide no speedup."""
+        copy("plugin", pytester)
         steps = {step.get("name"): step for step in workflow["jobs"]["gate"]["steps"]}
-        command = shlex.split(steps["Every gate is decided"]["run"])
-        (tmp_path / "specgate.json").write_text(f'{{"status": "{status}"}}', encoding="utf-8")
-        command[0] = sys.executable
-        assert subprocess.run(command, cwd=tmp_path, check=False).returncode == code
+        command = shlex.split(steps["Gate"]["run"])
+        models = {"$SPEC_TARGET": "scripted/target", "$SPEC_DRAFT": "scripted/draft"}
+        arguments = [models.get(word, word) for word in command[command.index("pytest") + 1 :]]
+        result = pytester.runpytest("--spec-engine=scripted", f"--spec-rounds={rounds}", *arguments)
+        assert result.ret == code
+        report = json.loads((pytester.path / "specgate.json").read_text(encoding="utf-8"))
+        assert report["status"] == status
 
     def test_the_evidence_is_kept_after_a_failure(self, workflow: dict[Any, Any]) -> None:
         last = workflow["jobs"]["gate"]["steps"][-1]

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 LEAST_TRIALS = 6  # fewer have no interval
 
 
-class TtftGate(BaseGate):
+class MedianTtftGate(BaseGate):
     """Seconds to the first token on the speculative path, over all prompts and rounds.
 
     They hold the draft's prefill and a whole first block, which is what a user waits for.
     """
 
-    name = item = "ttft"
+    name = item = "median_ttft"
     options = {"max_seconds": number(above=0)}
     defaults = {"max_seconds": 1.0}
 
