@@ -16,6 +16,7 @@ spec_speedup = pytest.mark.spec_speedup
 spec_latency = pytest.mark.spec_latency
 spec_memory = pytest.mark.spec_memory
 spec_acceptance = pytest.mark.spec_acceptance
+spec_against = pytest.mark.spec_against
 spec_baseline = pytest.mark.spec_baseline
 spec_ttft = pytest.mark.spec_ttft
 spec_tpot = pytest.mark.spec_tpot
@@ -96,6 +97,7 @@ __all__ = [
     "__version__",
     "replay",
     "spec_acceptance",
+    "spec_against",
     "spec_baseline",
     "spec_inputs",
     "spec_latency",

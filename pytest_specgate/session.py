@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -17,11 +18,11 @@ from .baseline.files import Place, read, write
 from .config.build import Builder, base_options
 from .config.gates_file import default_gates_file
 from .config.markers import gate_configs, inputs_layer, item_origin
-from .config.options import read_options
+from .config.options import Isolation, read_options
 from .config.plan import GateConfig, Inputs, Measure, Plan
 from .config.prompt_file import checked_prompts
 from .config.spec import ConfigError, Invalid
-from .engines.base import EngineError, Pair
+from .engines.base import Engine, EngineError, Pair
 from .gates.base import Verdict
 from .items import GateItem, GatesFile
 from .judging import Judge
@@ -29,7 +30,7 @@ from .measure.budget import Budget
 from .measure.evidence import Comparison, Evidence
 from .measure.lock import Busy, MachineLock, lock_path
 from .measure.samples import Samples
-from .measure.store import Store
+from .measure.store import Other, Store
 from .prompts import builtin
 from .registry import Registry
 from .report.progress import Progress
@@ -58,6 +59,10 @@ class SpecSession:
         self._config = config
         self.registry = Registry.gather(config)
         self._options = read_options(config, self.registry.reports)
+        if self._options.against and not self._options.isolation:
+            # both sides alike, or the way that results take would be part of the difference
+            own = Isolation("popen", self._options.against.origin)
+            self._options = replace(self._options, isolation=own)
         if self._options.isolation:
             self.registry = self.registry.isolated(self._options.isolation)
         self.registry.check_engine(self._options.engine, self._options.engine_origin)
@@ -73,6 +78,8 @@ class SpecSession:
             budget=Budget(self._options.budget_s),
             noise=self._options.noise,
             reference=self._reference(),
+            against=self._against(),
+            facts=lambda: self.judge.facts(),
             samples=Samples(self._sample_folder(), lambda: self.judge.facts()),
             lock=MachineLock(lock_path(self._elsewhere()), waiting=self._progress.waiting),
         )
@@ -102,6 +109,31 @@ class SpecSession:
         except BaselineError as error:
             found, problem = None, str(error)
         return Reference(asked.name, found, problem, lambda: self.judge.facts())
+
+    def _against(self) -> Other | None:
+        """What --spec-against names; its environment is made when it is first needed."""
+        asked = self._options.against
+        if asked is None:
+            return None
+        timeout = self._options.isolation.timeout_s if self._options.isolation else None
+        folder = self._environments()
+
+        def make() -> Engine:
+            from .engines.environments import python_of
+            from .engines.isolated import IsolatedEngine
+
+            spec = asked.spec
+            if spec is None and asked.requirement is not None:
+                spec = f"popen//python={python_of(asked.requirement, folder)}"
+            return IsolatedEngine(spec or "popen", timeout)
+
+        return Other(asked.name, make)
+
+    def _environments(self) -> Path:
+        """Where environments are kept: pytest's cache, or a temporary folder where that is off."""
+        cache = getattr(self._config, "cache", None)
+        name = "specgate-environments"
+        return Path(cache.mkdir(name)) if cache else Path(tempfile.gettempdir()) / name
 
     def _sample_folder(self) -> Path | None:
         """In pytest's cache, so that --cache-clear forgets samples too."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -73,7 +74,12 @@ class Compared:
 
 
 def compare(
-    then: Baseline, now: Baseline, limits: Mapping[str, Any], num_draft_tokens: int
+    then: Baseline,
+    now: Baseline,
+    limits: Mapping[str, Any],
+    num_draft_tokens: int,
+    *,
+    paired: bool = False,
 ) -> Compared:
     """Judge one number of draft tokens against a stored session.
 
@@ -82,6 +88,7 @@ def compare(
         now: this session, or another stored one.
         limits: of the gate ``baseline``.
         num_draft_tokens: k.
+        paired: both sides were timed in the same rounds.
     """
     arm = arm_name(num_draft_tokens)
     apart = _apart(then, now, arm)
@@ -94,7 +101,11 @@ def compare(
         figures = [
             _output(common, pairs, arm, limits["output"]),
             *_acceptance(pairs, arm, limits["acceptance"]),
-            *_times(pairs, arm, limits, same_machine=same_machine(then, now)),
+            *(
+                _paired_times(pairs, arm, limits)
+                if paired
+                else _times(pairs, arm, limits, same_machine=same_machine(then, now))
+            ),
             *_memory(pairs, arm, limits["memory"], same_machine=same_machine(then, now)),
         ]
     return Compared(tuple(changes(then, now)), tuple(figures), tuple(apart), common)
@@ -248,7 +259,7 @@ def _acceptance(pairs: Pairs, arm: str, limit: Limit | None) -> list[Figure]:
         if worst is not None and now < worst - 1e-9:
             status = "failed"
         name = f"acceptance {kind}"
-        reason = f"{then:.3f} stored, {now:.3f} now"
+        reason = f"{then:.3f} before, {now:.3f} after"
         figures.append(
             Figure(
                 *(name, status, f"{then:.3f}", f"{now:.3f}", f"{now - then:+.3f}"),
@@ -314,11 +325,84 @@ def _times(
     return figures
 
 
+def _paired_times(pairs: Pairs, arm: str, limits: Mapping[str, Any]) -> list[Figure]:
+    """Figures of two sides that were timed in the same rounds, so that drift falls on both."""
+    rows = [_in_step(then, now, arm) for then, now in pairs]
+    rounds = min(map(len, rows))
+    if rounds < 2:
+        reason = "fewer than two rounds were timed on both sides"
+        return [
+            Figure(name, "inconclusive", "-", "-", "-", limits[name].text, reason)
+            for name in ("speedup", "plain_e2e", "e2e", "p95", "ttft", "decode")
+            if limits.get(name) is not None
+        ]
+    rows = [row[:rounds] for row in rows]
+    figures = []
+    for name, form, then, now in _PAIRED:
+        cells = [[(then(step), now(step)) for step in row] for row in rows]
+        if any(None in cell for row in cells for cell in row):
+            continue
+        sides = [median_change([[cell[side] for cell in row] for row in cells]) for side in (0, 1)]  # type: ignore[misc]  # None was looked for
+        change = median_speedup([[b / a for a, b in row] for row in cells])  # type: ignore[operator]  # as above
+        figures.append(_decided(name, sides, change, limits.get(name), form))
+    ours = [[[step[arm_].e2e_s for step in row] for row in rows] for arm_ in (1, 3)]
+    tail = p95_ratio(*ours, seed=0)
+    ends = [Estimate(math.log(value), 0.0) for value in (tail.plain, tail.speculative)]
+    figures.append(_decided("p95", ends, tail.ratio, limits["p95"], lambda v: f"{v:.3f} s"))
+    return figures
+
+
+Step = tuple[Trial, Trial, Trial, Trial]
+"""Plain and speculative of one side, plain and speculative of the other."""
+Pick = Callable[[Step], float | None]
+
+_PAIRED: Sequence[tuple[str, Callable[[float], str], Pick, Pick]] = (
+    (
+        "speedup",
+        lambda v: f"{v:.2f}x",
+        lambda s: s[0].e2e_s / s[1].e2e_s,
+        lambda s: s[2].e2e_s / s[3].e2e_s,
+    ),
+    ("plain_e2e", lambda v: f"{v:.3f} s", lambda s: s[0].e2e_s, lambda s: s[2].e2e_s),
+    ("e2e", lambda v: f"{v:.3f} s", lambda s: s[1].e2e_s, lambda s: s[3].e2e_s),
+    ("ttft", lambda v: f"{v:.3f} s", lambda s: s[1].ttft_s, lambda s: s[3].ttft_s),
+    (
+        "decode",
+        lambda v: f"{v:.1f} tok/s",
+        lambda s: s[1].decode_tokens_per_s,
+        lambda s: s[3].decode_tokens_per_s,
+    ),
+)
+
+
+def _in_step(then: StoredCase, now: StoredCase, arm: str) -> list[Step]:
+    """The rounds that all four arms were part of."""
+    arms = [
+        {trial.round: trial for trial in case.arms[name].trials}
+        for case in (then, now)
+        for name in (PLAIN, arm)
+    ]
+    common = sorted(set.intersection(*map(set, arms)))
+    return [(arms[0][r], arms[1][r], arms[2][r], arms[3][r]) for r in common]
+
+
 def _judged(
     name: str, sides: Sequence[Estimate], limit: Limit | None, form: Callable[[float], str]
 ) -> Figure:
+    """Two samples that have nothing to do with each other."""
     then, now = sides
     change = Estimate(now.log - then.log, (then.error**2 + now.error**2) ** 0.5)
+    return _decided(name, sides, change, limit, form)
+
+
+def _decided(
+    name: str,
+    sides: Sequence[Estimate],
+    change: Estimate,
+    limit: Limit | None,
+    form: Callable[[float], str],
+) -> Figure:
+    then, now = sides
     low, high = change.interval
     words = f"{change.value - 1:+.1%} [{low - 1:+.1%}, {high - 1:+.1%}]"
     status: Status = "not judged"
@@ -326,7 +410,7 @@ def _judged(
     if limit is not None:
         worst = limit.worst(then.value)
         status = "failed" if worst <= 0 else decide_change(change, worst / then.value)
-    reason = f"{form(then.value)} stored, {form(now.value)} now: {words}"
+    reason = f"{form(then.value)} before, {form(now.value)} after: {words}"
     return Figure(
         *(name, status, form(then.value), form(now.value), words),
         *(limit.text if limit else "-", reason, now.value, worst),
@@ -352,7 +436,7 @@ def _memory(pairs: Pairs, arm: str, limit: Limit | None, *, same_machine: bool) 
     worst = max(limit.worst(then), then + LEAST_MEMORY) if limit else None
     status: Status = "not judged" if worst is None else "failed" if now > worst else "passed"
     change = f"{now / then - 1:+.1%}"
-    reason = f"{gigabytes(then)} stored, {gigabytes(now)} now"
+    reason = f"{gigabytes(then)} before, {gigabytes(now)} after"
     figure = Figure(
         *("memory", status, gigabytes(then), gigabytes(now), change),
         *(limit.text if limit else "-", reason, now / 1e9, worst / 1e9 if worst else None),

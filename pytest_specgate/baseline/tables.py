@@ -8,8 +8,8 @@ from ..text import count, gigabytes, shown
 from .compare import Compared
 from .document import Baseline
 
-CHANGES = ("what changed", "then", "now")
-FIGURES = ("figure", "verdict", "stored", "now", "change", "limit")
+CHANGES = ("what changed", "before", "after")
+FIGURES = ("figure", "verdict", "before", "after", "change", "limit")
 NOTHING = "nothing changed in environment, models, prompts and decoding"
 
 

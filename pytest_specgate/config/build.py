@@ -97,9 +97,9 @@ class Builder:
                 for name, gate in self.gates.items()
                 if name in DEFAULT_GATES
             )
-        if self.options.baseline and not any(gate.name == "baseline" for gate in gates):
-            defaults = dict(self.gates["baseline"].defaults)
-            gates = (*gates, GateConfig("baseline", defaults, self.options.baseline.origin))
+        for name, asked in (("baseline", self.options.baseline), ("against", self.options.against)):
+            if asked and not any(gate.name == name for gate in gates):
+                gates = (*gates, GateConfig(name, dict(self.gates[name].defaults), asked.origin))
         plan = Plan(self.asked_by(gates, inputs), measure, gates, path, layer)
         self.check(gates, inputs)
         return plan

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import pytest
 
 from ..baseline.names import FOLDER, is_name
+from ..engines.environments import is_interpreter, is_requirement
 from .keys import MAX_TOKENS
 from .layers import Key, Layer, Setting, checked
 from .spec import ConfigError, Invalid, found, nearest, number, one_of, path_of, unique_keys
@@ -36,6 +37,22 @@ class BaselineOption:
     name: str
     path: Path
     origin: str
+
+
+@dataclass(frozen=True, slots=True)
+class AgainstOption:
+    """``--spec-against``: a gateway to an interpreter, or what an environment is to be made of.
+
+    Attributes:
+        name: as the user gave it.
+        spec: of an execnet gateway; None where an environment has to be made first.
+        requirement: requirements in one line, or a file of them; None for a gateway.
+    """
+
+    name: str
+    origin: str
+    spec: str | None = None
+    requirement: str | Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +95,7 @@ class Options:
     on_inconclusive: OnInconclusive = "warn"
     baseline: BaselineOption | None = None
     save_baseline: SaveOption | None = None
+    against: AgainstOption | None = None
     noise: bool = False
     budget_s: float | None = None
     reports: tuple[ReportRequest, ...] = field(default=())
@@ -272,6 +290,34 @@ def _baseline(
     return BaselineOption(path.stem, path, origin)
 
 
+def _against(given: tuple[str, str] | None, bases: Mapping[str, Path]) -> AgainstOption | None:
+    """``mlx-lm==0.32.2``, ``python=PATH``, a requirements file, or an execnet spec."""
+    if given is None:
+        return None
+    text, origin = given[0].strip(), given[1]
+    base = bases.get(origin, Path())
+    if text.startswith("python="):
+        path = path_of(text.removeprefix("python="), base)
+        if not is_interpreter(path):
+            raise ConfigError(f"{origin}: no interpreter: {path}")
+        return AgainstOption(text, origin, f"popen//python={path}")
+    if names_gateway(text):
+        try:
+            _checked_spec(text)
+        except (AttributeError, ValueError, IndexError) as error:
+            raise ConfigError(f"{origin}: not an execnet spec: {error}") from None
+        return AgainstOption(text, origin, text)
+    if is_requirement(text):
+        return AgainstOption(text, origin, requirement=text)
+    file = _file(text, origin, base) if text.endswith(".txt") else None
+    if file is None:
+        raise ConfigError(
+            f"{origin}: must be a requirement such as 'mlx-lm==0.32.2', python=PATH, a "
+            f"requirements file, or an execnet spec, found {found(text)}"
+        )
+    return AgainstOption(text, origin, requirement=file)
+
+
 def _save_baseline(
     name: str | None, folder: Path, *, update: bool, anyway: bool
 ) -> SaveOption | None:
@@ -393,6 +439,7 @@ def read_options(config: pytest.Config, report_kinds: Collection[str]) -> Option
         return None if text is None else (text, f"{ini_place}specgate_{name}")
 
     bases = {_flag("baseline"): here, f"{ini_place}specgate_baseline": ini_base}
+    bases |= {_flag("against"): here, f"{ini_place}specgate_against": ini_base}
     folder = config.rootpath / FOLDER
     if (where := option("baseline_dir")) is not None:
         folder = _folder(where, "--spec-baseline-dir", here)
@@ -422,6 +469,7 @@ def read_options(config: pytest.Config, report_kinds: Collection[str]) -> Option
         isolation=_isolation(text_and_origin("isolate"), text_and_origin("timeout")),
         on_inconclusive=_on_inconclusive(text_and_origin("on_inconclusive")),
         baseline=_baseline(text_and_origin("baseline"), folder, bases),
+        against=_against(text_and_origin("against"), bases),
         save_baseline=_save_baseline(
             option("save_baseline"),
             folder,

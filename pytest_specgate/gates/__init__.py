@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .acceptance import AcceptanceGate
+from .against import AgainstGate
 from .base import Gate
 from .baseline import BaselineGate
 from .latency import LatencyGate, TpotGate, TtftGate
@@ -28,4 +29,5 @@ def builtin_gates() -> list[Gate]:
         TtftGate(),
         TpotGate(),
         BaselineGate(),
+        AgainstGate(),
     ]

@@ -74,18 +74,22 @@ class BaselineGate(BaseGate):
         now = baseline_of(evidence.cases, evidence.inputs, evidence.pair, reference.facts())
         (k,) = evidence.inputs.num_draft_tokens
         found = compare(reference.baseline, now, options, k)
+        return self.verdict(evidence, found, reference.name, subject)
+
+    def verdict(self, evidence: Evidence, found: Compared, name: str, subject: str) -> Verdict:
+        """What a comparison says."""
         shared: dict[str, Any] = {
             "samples": len(found.common),
-            "limit_text": f"as {reference.name}",
-            "evidence_text": f"{count(len(found.common), 'prompt')}, {reference.name}",
+            "limit_text": "no worse",
+            "evidence_text": count(len(found.common), "prompt"),
             "details": _details(found),
-            "evidence": _as_json(found, reference.name),
+            "evidence": _as_json(found, f"{self.name} {name}"),
         }
         if found.apart or not found.figures:
             why = "; ".join(found.apart) or "no prompt is in both"
             return self.failed(
                 subject,
-                f"not comparable with {reference.name}: {why}",
+                f"not comparable with {name}: {why}",
                 "Measure what was measured then, or store a new baseline with "
                 "--spec-update-baseline.",
                 observed_text="not comparable",
@@ -97,6 +101,7 @@ class BaselineGate(BaseGate):
         status: Status = "failed" if failed else "inconclusive" if undecided else "passed"
         first = next(iter(failed or undecided), None)
         reason = f"{first.name}: {first.reason}" if first else "no figure is worse"
+        reason = f"{reason} ({_versions(found) or name})"
         if undecided and not failed and evidence.unmeasured:
             reason = untimed(evidence)
         return Verdict(
@@ -134,6 +139,12 @@ class BaselineGate(BaseGate):
         )
 
 
+def _versions(found: Compared) -> str:
+    """The releases of mlx-lm and mlx on both sides, where they differ."""
+    rows = [c for c in found.changes if c.name in ("mlx-lm", "mlx") and c.then and c.now]
+    return ", ".join(f"{c.name} {c.then} -> {c.now}" for c in rows)
+
+
 def _details(found: Compared) -> tuple[str, ...]:
     rows = [f"{c.name:<20} {c.then or '-'} -> {c.now or '-'}" for c in found.changes]
     if found.changes:
@@ -152,7 +163,7 @@ def _advice(failed: list[Figure], undecided: list[Figure]) -> tuple[str, ...]:
 
 def _as_json(found: Compared, name: str) -> dict[str, Any]:
     return {
-        "baseline": name,
+        "compared": name,
         "changes": [{"name": c.name, "then": c.then, "now": c.now} for c in found.changes],
         "not_comparable": list(found.apart),
         "figures": [

@@ -13,7 +13,7 @@ from ..engines.base import EngineError, Generation, Pair
 from ..preflight import Preflight
 from ..stats import NoiseFloor
 from .blocks import blocks_of, broken_invariant, broken_ledger
-from .evidence import AGAIN, PLAIN, ArmEvidence, CaseEvidence, Evidence, arm_name
+from .evidence import AGAIN, PLAIN, Against, ArmEvidence, CaseEvidence, Evidence, arm_name
 from .further import option_run, turn_run, with_option
 from .lock import Busy
 from .record import CaseKey, Record, budget_of, key_of
@@ -41,9 +41,11 @@ class Campaign:
         self._checked: tuple[int, Preflight] | None = None
         self._unmeasured: str | None = None
         self._began = False
-        self._runner = Runner(inputs, store, self._remaining)
+        self._runner = Runner(inputs, store, self._remaining, store.pair)
+        self._other = Runner(inputs, store, self._remaining, store.other_pair)
         self._rounds = Rounds(
             self._runner,
+            self._other,
             store.watcher,
             store.budget,
             seed=inputs.decoding.seed,
@@ -56,6 +58,8 @@ class Campaign:
             record = self._records.setdefault(key_of(prompt), Record(prompt, inputs.parity))
             for k in inputs.num_draft_tokens:
                 record.wanted[k] = max(record.wanted.get(k, 0), rounds)
+            if self._store.against is not None and record.twin is None:
+                record.twin = Record(prompt, inputs.parity, record.wanted)
 
     @property
     def prompts(self) -> int:
@@ -168,6 +172,8 @@ class Campaign:
         records = [record for record in self._records.values() if record.least_rounds]
         for record in records:
             self._observe(record)
+            if record.twin is not None:
+                self._observe(record.twin, self._other)
         asked = [self._records[key_of(prompt)] for prompt in inputs.prompts]
         self._go_on_with_samples(records)
         try:
@@ -256,15 +262,32 @@ class Campaign:
             unmeasured=self._unmeasured,
             carried=self._carried(inputs),
             reference=self._store.reference,
+            against=self._against(inputs, keep),
             inputs=inputs,
         )
+
+    def _against(self, inputs: Inputs, keep: set[str]) -> Against | None:
+        """What the other environment gave for the same prompts."""
+        other = self._store.against
+        if other is None:
+            return None
+        twins = (r.twin for p in inputs.prompts if (r := self._records.get(key_of(p))))
+        cases = tuple(twin.case(keep) for twin in twins if twin and (twin.arms or twin.errors))
+        store = self._store
+        return Against(other.name, cases, store.other_engine, store.other_info, store.facts)
 
     def _carried(self, inputs: Inputs) -> int:
         records = (self._records.get(key_of(prompt)) for prompt in inputs.prompts)
         return max((record.carried for record in records if record), default=0)
 
-    def _observe(self, record: Record) -> None:
-        """The warm-up pass of one prompt: the arms that are wanted and not there yet."""
+    def _observe(self, record: Record, other: Runner | None = None) -> None:
+        """The warm-up pass of one prompt: the arms that are wanted and not there yet.
+
+        Args:
+            record: of the prompt.
+            other: runner of the other environment, whose pair is not checked first.
+        """
+        runner = other or self._runner
         names: dict[str, int | None] = {arm_name(k): k for k in sorted(record.wanted)}
         if record.mode != "scored" or record.least_rounds:
             names = {PLAIN: None, **names}
@@ -273,24 +296,24 @@ class Campaign:
         }
         if not missing or PLAIN in record.errors:
             return
-        cost = sum(self._runner.cost(k) or 0.0 for k in missing.values())
+        cost = sum(runner.cost(k) or 0.0 for k in missing.values())
         if problem := self._store.budget.exceeded_by(cost):
             self._unmeasured = problem
             return
         for name, k in missing.items():
             try:
-                if self._store.preflight:
+                if self._store.preflight and other is None:
                     found = self._preflight(self._runner.pair)
                     if PLAIN in record.errors:
                         return
                     if problem := found.error(record.prompt.id):
                         raise EngineError(problem)
-                self._runner.encode(record)
-                generation = self._runner.generate(record, k, observe=True)
+                runner.encode(record)
+                generation = runner.generate(record, k, observe=True)
                 arm = self._arm(generation, k, record.prompt, len(record.tokens))
                 record.arms[name] = arm
                 if k is not None:
-                    record.arms[name] = self._rerun(record).explained(
+                    record.arms[name] = self._rerun(record, runner).explained(
                         arm,
                         record.arms[PLAIN].generation if PLAIN in record.arms else None,
                         record.mode,
@@ -301,7 +324,7 @@ class Campaign:
                 record.errors[name] = f"{where}{error}"
                 if k is None:
                     return
-        if self._store.noise and PLAIN in record.arms:
+        if self._store.noise and other is None and PLAIN in record.arms:
             record.arms.setdefault(AGAIN, record.arms[PLAIN])
         self._store.watcher.prompt_finished(record.prompt, self._remaining())
 
@@ -321,13 +344,13 @@ class Campaign:
         broken = broken or broken_ledger(generation, prompt_tokens)
         return ArmEvidence(k, generation, blocks, drafted, broken)
 
-    def _rerun(self, record: Record) -> Rerun:
+    def _rerun(self, record: Record, runner: Runner) -> Rerun:
         return Rerun(
-            generate=partial(self._runner.generate, record),
-            score=partial(self._runner.score, record.tokens),
+            generate=partial(runner.generate, record),
+            score=partial(runner.score, record.tokens),
             prompt_tokens=len(record.tokens),
             again=record.again,
-            stuck=lambda held, k: preflight.stuck(self._runner.pair, held, k),
+            stuck=lambda held, k: preflight.stuck(runner.pair, held, k),
         )
 
     def _remaining(self) -> float | None:

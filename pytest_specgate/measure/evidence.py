@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import add
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..config.plan import Decoding, Inputs, ParityMode, Prompt
 from ..engines.base import EngineInfo, Generation, PairInfo
@@ -251,6 +251,25 @@ class CaseEvidence:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Against:
+    """The same prompts in the same rounds, under another interpreter.
+
+    Attributes:
+        name: of the other environment, as the user gave it.
+        cases: as those of the evidence.
+        engine: its versions and device; None before it was loaded.
+        pair: the models as it loaded them.
+        facts: the recorded environment of this session.
+    """
+
+    name: str
+    cases: tuple[CaseEvidence, ...]
+    engine: EngineInfo | None
+    pair: PairInfo | None
+    facts: Callable[[], Mapping[str, Any]]
+
+
 @dataclass(frozen=True)
 class Evidence:
     """What the gates of one plan, marker or call may judge.
@@ -264,6 +283,7 @@ class Evidence:
             a time budget that is used up.
         reference: the stored session that this one is judged against; None where none was named.
         inputs: what it was measured with.
+        against: the other environment, where two are measured side by side.
         carried: rounds that an earlier session has run, whose undecided sample is continued.
     """
 
@@ -277,6 +297,7 @@ class Evidence:
     carried: int = 0
     reference: Reference | None = None
     inputs: Inputs | None = None
+    against: Against | None = None
 
     @property
     def sampled(self) -> bool:

@@ -27,6 +27,7 @@ class Record:
         alone: (option, value, k) -> its runs.
         turns: (arm, what is said in the second turn) -> its runs.
         again: k -> what was run again to name a difference.
+        twin: the same prompt in the other environment, where two are measured side by side.
         carried: rounds taken over from an earlier session's sample.
         granted: rounds that may be run beyond the most, as an undecided gate is run again.
     """
@@ -41,6 +42,7 @@ class Record:
     alone: dict[tuple[str, float, int], OptionRun] = field(default_factory=dict)
     turns: dict[tuple[str, str], TurnRun] = field(default_factory=dict)
     again: dict[int | None, Generation] = field(default_factory=dict)
+    twin: Record | None = None
     carried: int = 0
     granted: int = 0
 
@@ -64,6 +66,11 @@ class Record:
     def most_of(self, measure: Measure) -> int:
         """Rounds that are run at most; a sample that is continued gets as many more."""
         return self.carried + self.granted + measure.max_rounds
+
+    @property
+    def both(self) -> tuple[Record, ...]:
+        """This one, and its twin if there is one."""
+        return (self,) if self.twin is None else (self, self.twin)
 
     def floor(self, k: int) -> float:
         """Noise between the paths, from the outputs of the parity pass; see ``floor_between``."""

@@ -26,18 +26,26 @@ class Rounds:
     """Times records until nobody wants another round, the most is reached, or time is up."""
 
     def __init__(
-        self, runner: Runner, watcher: Watcher, budget: Budget, *, seed: int, sampled: bool
+        self,
+        runner: Runner,
+        other: Runner,
+        watcher: Watcher,
+        budget: Budget,
+        *,
+        seed: int,
+        sampled: bool,
     ) -> None:
         """Nothing is run yet.
 
         Args:
             runner: of the pair.
+            other: of the pair in the other environment; used for twins of records alone.
             watcher: told of each trial.
             budget: of the session; a round that would not fit is not begun.
             seed: of the order in which prompts and arms are run.
             sampled: outputs are drawn, so they need not equal the parity pass's.
         """
-        self._runner = runner
+        self._runners = (runner, other)
         self._watcher = watcher
         self._budget = budget
         self._seed = seed
@@ -96,9 +104,10 @@ class Rounds:
         """Rounds that every arm of these numbers of draft tokens was part of."""
         names = {arm_name(k) for k in ks}
         return min(
-            len(record.arms[name].trials)
+            len(one.arms[name].trials)
             for record in records
-            for name in self.arms(record)
+            for one in record.both
+            for name in self.arms(one)
             if name in names
         )
 
@@ -141,34 +150,44 @@ class Rounds:
         shuffled = random.Random(f"{self._seed}:{number}")
         shuffled.shuffle(records := list(records))
         gc.collect()
-        kept = None if ks is None else {*map(arm_name, ks)}
         for record in records:
-            names = self.arms(record)
-            plain = [name for name in names if record.arms[name].num_draft_tokens is None]
-            behind = [
-                name
-                for name in names
-                if name not in plain
-                and (done is None or len(record.arms[name].trials) <= done)
-                and (kept is None or name in kept)
+            entries = [
+                (runner, one, name)
+                for runner, one in zip(self._runners, record.both, strict=False)
+                for name in self._behind(one, done, ks)
             ]
-            if not behind:
+            if not entries:
                 continue
-            shuffled.shuffle(names := [*plain, *behind])
-            cost = sum(self._runner.cost(record.arms[n].num_draft_tokens) or 0.0 for n in names)
+            shuffled.shuffle(entries)
+            cost = sum(run.cost(one.arms[n].num_draft_tokens) or 0.0 for run, one, n in entries)
             if problem := self._budget.exceeded_by(cost):
                 self._stopped = problem
                 return False
-            self._round_of(record, names, number)
+            self._round_of(entries, number)
             ran = True
         return ran
 
-    def _round_of(self, record: Record, names: list[str], number: int) -> None:
-        trials: dict[str, Trial] = {}
-        for name in names:
+    def _behind(self, record: Record, done: int | None, ks: Collection[int] | None) -> list[str]:
+        """The arms that a round holds: the speculative ones that lack it, with the plain ones."""
+        kept = None if ks is None else {*map(arm_name, ks)}
+        names = self.arms(record)
+        plain = [name for name in names if record.arms[name].num_draft_tokens is None]
+        behind = [
+            name
+            for name in names
+            if name not in plain
+            and (done is None or len(record.arms[name].trials) <= done)
+            and (kept is None or name in kept)
+        ]
+        return [*plain, *behind] if behind else []
+
+    def _round_of(self, entries: Sequence[tuple[Runner, Record, str]], number: int) -> None:
+        """These arms once each, in this order."""
+        trials: list[tuple[Record, str, Trial]] = []
+        for runner, record, name in entries:
             arm = record.arms[name]
             try:
-                generation = self._runner.generate(record, arm.num_draft_tokens, number)
+                generation = runner.generate(record, arm.num_draft_tokens, number)
             except EngineError as error:
                 record.errors[name] = f"{name}, {pass_name(number)}: {error}"
                 return
@@ -177,11 +196,11 @@ class Rounds:
             problem = problem or unsound(generation, len(record.tokens), number)
             if problem:
                 record.arms[name] = replace(arm, unstable=arm.unstable or problem)
-            trials[name] = trial_of(generation, number, blocks)
+            trials.append((record, name, trial := trial_of(generation, number, blocks)))
             if number:
-                self._watcher.trial_finished(trials[name], record.prompt, name)
+                self._watcher.trial_finished(trial, record.prompt, name)
         if number:
             # all arms at once, so that an interrupt leaves only whole rounds
-            for name, trial in trials.items():
+            for record, name, trial in trials:
                 arm = record.arms[name]
                 record.arms[name] = replace(arm, trials=(*arm.trials, trial))

@@ -25,14 +25,22 @@ if TYPE_CHECKING:
 class Runner:
     """What a campaign lets its pair do."""
 
-    def __init__(self, inputs: Inputs, store: Store, remaining: Callable[[], float | None]) -> None:
+    def __init__(
+        self,
+        inputs: Inputs,
+        store: Store,
+        remaining: Callable[[], float | None],
+        load: Callable[[Inputs], Pair],
+    ) -> None:
         """Nothing is loaded yet.
 
         Args:
             inputs: the pair and its decoding options.
             store: that keeps the loaded pair.
             remaining: seconds for all that is planned, for progress.
+            load: of the store: its pair, or that of the other environment.
         """
+        self._load = load
         self._inputs = inputs
         self._store = store
         self._remaining = remaining
@@ -45,7 +53,7 @@ class Runner:
         Raises:
             EngineError: it cannot be loaded.
         """
-        return self._store.pair(self._inputs)
+        return self._load(self._inputs)
 
     def cost(self, k: int | None) -> float | None:
         """Mean seconds of a run of one path so far; of the plain one where there is no other."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..config.plan import Inputs
@@ -24,6 +24,14 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
+@dataclass(frozen=True, slots=True)
+class Other:
+    """Another environment: its name, and what makes the engine that works there."""
+
+    name: str
+    make: Callable[[], Engine]
+
+
 class Store:
     """Campaigns by what they depend on, and the one pair that is loaded."""
 
@@ -39,6 +47,8 @@ class Store:
         noise: bool = False,
         samples: Samples | None = None,
         reference: Reference | None = None,
+        against: Other | None = None,
+        facts: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         """Keep the parts; nothing is loaded yet.
 
@@ -53,12 +63,20 @@ class Store:
             noise: time the plain path twice in every round, for the machine's own noise.
             samples: of undecided gates of earlier sessions; None where none are kept.
             reference: the stored session that this one is judged against.
+            against: another environment that is measured in the same rounds.
+            facts: the recorded environment.
         """
         self._lock = lock
         self.budget = budget or Budget()
         self.noise = noise
         self.samples = samples
         self.reference = reference
+        self.against = against
+        self.facts = facts
+        self.other_engine: EngineInfo | None = None
+        self.other_info: PairInfo | None = None
+        self._other: tuple[Any, Pair] | None = None
+        self._other_engine: Engine | None = None
         self.watcher = watcher
         self.preflight = preflight
         self._factories = engines
@@ -120,6 +138,30 @@ class Store:
             raise EngineError(f"the engine {inputs.engine}: load gave nothing where a pair is due")
         return pair, _given(inputs, pair.info, PairInfo)
 
+    def other_pair(self, inputs: Inputs) -> Pair:
+        """The same pair, loaded in the other environment.
+
+        Raises:
+            EngineError: it cannot be loaded there; names the environment.
+        """
+        if self.against is None:
+            raise EngineError("there is no other environment")
+        key, name = _pair_key(inputs), self.against.name
+        if self._other is None or self._other[0] != key:
+            self._other = None
+            try:
+                self.watcher.loading(inputs)
+                if self._other_engine is None:
+                    self._other_engine = self.against.make()
+                engine = self._other_engine
+                self.other_engine = self.guarded(inputs, engine.describe)
+                pair = self.guarded(inputs, lambda: engine.load(inputs))
+            except EngineError as error:
+                raise EngineError(f"{name}: {error}") from error
+            self.other_info = pair.info
+            self._other = (key, pair)
+        return self._other[1]
+
     @staticmethod
     def guarded(inputs: Inputs, call: Callable[[], Result]) -> Result:
         """The result of an engine's method; whatever it raises becomes one clear sentence.
@@ -174,7 +216,7 @@ class Store:
 
     def close(self) -> None:
         """End what engines have started outside this process."""
-        for engine in self._engines.values():
+        for engine in (*self._engines.values(), self._other_engine):
             close = getattr(engine, "close", None)
             if close is not None:
                 close()

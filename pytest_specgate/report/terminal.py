@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
+from ..baseline.tables import CHANGES, FIGURES, NOTHING
 from ..config.plan import ModelRef
 from ..engines.base import ModelInfo
 from ..gates.base import Verdict
@@ -67,7 +68,7 @@ def summary_lines(report: SessionReport, width: int) -> list[str]:
     width = max(width, _LEAST_WIDTH)
     lines = _environment(report, width)
     for verdict in report.whole_verdicts:
-        if "baseline" in verdict.evidence:
+        if "compared" in verdict.evidence:
             lines += _against_baseline(verdict, width)
     if report.verdicts:
         lines += ["", *_gate_table(report, width)]
@@ -94,19 +95,18 @@ def summary_lines(report: SessionReport, width: int) -> list[str]:
 def _against_baseline(verdict: Verdict, width: int) -> list[str]:
     """What changed since the baseline, then each figure beside the stored one."""
     found = verdict.evidence
-    lines = ["", shown(f"baseline {found['baseline']} ({verdict.subject})")]
+    lines = ["", shown(f"{found['compared']} ({verdict.subject})")]
     rows = [[c["name"], c["then"] or "-", c["now"] or "-"] for c in found["changes"]]
     if rows:
-        lines += ["", *_table(["what changed", "then", "now"], _safe(rows), ())]
+        lines += ["", *_table(CHANGES, _safe(rows), ())]
     else:
-        lines.append("nothing changed in environment, models, prompts and decoding")
+        lines.append(NOTHING)
     figures = [
         [f["name"], f["status"], f["then"], f["now"], f["change"], f["limit"]]
         for f in found["figures"]
     ]
     if figures:
-        header = ["figure", "verdict", "stored", "now", "change", "limit"]
-        lines += ["", *_table(header, _safe(figures), ())]
+        lines += ["", *_table(FIGURES, _safe(figures), ())]
     for reason in found["not_comparable"]:
         lines += _wrapped(shown(f"not comparable: {reason}"), width)
     return lines
