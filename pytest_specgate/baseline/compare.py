@@ -233,7 +233,7 @@ def _output(names: Sequence[str], pairs: Pairs, arm: str, wanted: str) -> Figure
         status = "not judged"
     same = len(found) - len(differ)
     now = f"{same} of {len(found)} same"
-    return Figure("output", status, "stored", now, "-", wanted, reason, float(same))
+    return Figure("output", status, "-", now, "-", wanted, reason, float(same))
 
 
 def _kinds(pairs: Pairs) -> dict[str, Pairs]:

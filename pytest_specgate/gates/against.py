@@ -24,6 +24,8 @@ class AgainstGate(BaselineGate):
 
     name = item = "against"
     options = {**BaselineGate.options, "plain_e2e": limit("+")}
+    apart_advice = "Look at what cannot run where; parity says more of this environment."
+    failed_advice = "Stay with this environment, or look at what changed above one by one."
     defaults = {
         **BaselineGate.defaults,
         "p95": None,
@@ -47,13 +49,17 @@ class AgainstGate(BaselineGate):
         here = baseline_of(evidence.cases, evidence.inputs, evidence.pair, facts)
         there = baseline_of(other.cases, evidence.inputs, other.pair, theirs)
         (k,) = evidence.inputs.num_draft_tokens
-        errors = [f"{case.prompt.id}: {case.error}" for case in other.cases if case.error]
+        errors = [
+            f"{where} cannot generate: {case.prompt.id}: {case.error}"
+            for where, cases in (("this environment", evidence.cases), ("the other", other.cases))
+            for case in cases
+            if case.error
+        ]
         if evidence.unmeasured and not other.cases:
             return Verdict(self.name, subject, "inconclusive", evidence.unmeasured)
         found = compare(here, there, options, k, paired=True)
         if errors:
-            more = f" ({len(errors)} prompts)" if len(errors) > 1 else ""
-            found = replace(found, apart=(f"it cannot generate: {errors[0]}{more}",))
+            found = replace(found, figures=(), apart=tuple(dict.fromkeys(errors))[:3])
         return self.verdict(evidence, found, other.name, subject)
 
     def wants_rounds(

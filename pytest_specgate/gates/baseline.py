@@ -32,6 +32,13 @@ class BaselineGate(BaseGate):
     """
 
     name = item = "baseline"
+    apart_advice = (
+        "Measure what was measured then, or store a new baseline with --spec-update-baseline."
+    )
+    failed_advice = (
+        "See what changed above: go back to the versions of the baseline, or accept the change "
+        "with --spec-save-baseline and --spec-update-baseline."
+    )
     options = {
         "output": one_of("same", "any"),
         "acceptance": limit("-"),
@@ -90,8 +97,7 @@ class BaselineGate(BaseGate):
             return self.failed(
                 subject,
                 f"not comparable with {name}: {why}",
-                "Measure what was measured then, or store a new baseline with "
-                "--spec-update-baseline.",
+                self.apart_advice,
                 observed_text="not comparable",
                 **shared,
             )
@@ -110,7 +116,7 @@ class BaselineGate(BaseGate):
             status,
             reason,
             observed_text=f"{len(judged) - len(failed) - len(undecided)} of {len(judged)} hold",
-            advice=_advice(failed, undecided),
+            advice=self._advice(failed, undecided),
             parts=tuple(self._part(figure, subject) for figure in found.figures),
             false_alarm=FALSE_FAILURE["speedup"] * sum(f.name in _TIMED for f in judged),
             **shared,
@@ -123,6 +129,11 @@ class BaselineGate(BaseGate):
         if evidence.reference is None or evidence.reference.baseline is None or not evidence.timed:
             return False
         return self.judge(evidence, options, "").status == "inconclusive"
+
+    def _advice(self, failed: list[Figure], undecided: list[Figure]) -> tuple[str, ...]:
+        if failed:
+            return (self.failed_advice,)
+        return ("More rounds narrow it: --spec-rounds 10:20.",) if undecided else ()
 
     def _part(self, figure: Figure, subject: str) -> Verdict:
         skipped = figure.status == "not judged"
@@ -150,15 +161,6 @@ def _details(found: Compared) -> tuple[str, ...]:
     if found.changes:
         rows.insert(0, "what changed")
     return tuple(rows)
-
-
-def _advice(failed: list[Figure], undecided: list[Figure]) -> tuple[str, ...]:
-    if failed:
-        return (
-            "See what changed above: go back to the versions of the baseline, or accept the change "
-            "with --spec-save-baseline and --spec-update-baseline.",
-        )
-    return ("More rounds narrow it: --spec-rounds 10:20.",) if undecided else ()
 
 
 def _as_json(found: Compared, name: str) -> dict[str, Any]:

@@ -102,7 +102,7 @@ def test_an_environment_that_cannot_load_it(gate: Gate, pair: Path, prompts: str
     )
     found = against(report)
     assert (result.ret, found["status"]) == (1, "failed")
-    assert "it cannot generate: p0: " in found["reason"]
+    assert "the other cannot generate: p0: " in found["reason"]
     assert {v["status"] for v in report["verdicts"] if v["gate"] == "parity"} == {"passed"}
 
 
