@@ -128,12 +128,11 @@ class BaseGate:
         return Verdict(self.name, subject, "failed", reason, advice=advice, **more)
 
 
-def not_generated(gate: str, evidence: Evidence, subject: str) -> Verdict | None:
-    """For a gate of one prompt: the undecided verdict where nobody generated that prompt."""
-    if evidence.cases:
-        return None
-    why = evidence.unmeasured or "nothing was generated"
-    return Verdict(gate, subject, "inconclusive", why)
+def judged(gate: Gate, evidence: Evidence, options: Mapping[str, Any], subject: str) -> Verdict:
+    """A gate's verdict; undecided where there was no time to generate anything that it judges."""
+    if evidence.unmeasured and not evidence.cases and gate.needs != "preflight":
+        return Verdict(gate.name, subject, "inconclusive", evidence.unmeasured)
+    return gate.judge(evidence, options, subject)
 
 
 def nothing_to_judge(evidence: Evidence) -> tuple[str, tuple[str, ...]] | None:

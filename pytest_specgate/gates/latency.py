@@ -73,6 +73,8 @@ class TailGate(BaseGate):
         trials = rounds * len(cases)
         notes = (*carried(evidence), *too_short(evidence), *excluded(evidence))
         shared |= {"samples": trials, "evidence_text": f"{count(trials, 'trial')} an arm"}
+        if not trials and evidence.timed:
+            return self.failed(subject, "nothing to judge: no output has this figure", **shared)
         if not trials:
             return Verdict(self.name, subject, "inconclusive", untimed(evidence), **shared)
         plain = [self._row(case.plain.trials, rounds) for case in cases]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..config.spec import integer, number, one_of_numbers, optional
 from ..text import count
-from .base import BaseGate, Needs, Scope, Verdict, not_generated, nothing_to_judge
+from .base import BaseGate, Needs, Scope, Verdict, nothing_to_judge
 
 if TYPE_CHECKING:
     from ..config.plan import Inputs
@@ -64,8 +64,8 @@ class OptionsGate(BaseGate):
 
     def judge(self, evidence: Evidence, options: Mapping[str, Any], subject: str) -> Verdict:
         """The verdict on one prompt."""
-        if undecided := not_generated(self.name, evidence, subject):
-            return undecided
+        if not evidence.cases:
+            return self.failed(subject, "nothing was generated")
         (case,) = evidence.cases
         if case.error:
             return self.failed(subject, case.error)

@@ -28,6 +28,7 @@ class Record:
         turns: (arm, what is said in the second turn) -> its runs.
         again: k -> what was run again to name a difference.
         carried: rounds taken over from an earlier session's sample.
+        carried_to: number of the last of them.
         granted: rounds that may be run beyond the most, as an undecided gate is run again.
     """
 
@@ -42,6 +43,7 @@ class Record:
     turns: dict[tuple[str, str], TurnRun] = field(default_factory=dict)
     again: dict[int | None, Generation] = field(default_factory=dict)
     carried: int = 0
+    carried_to: int = 0
     granted: int = 0
 
     @property

@@ -104,7 +104,8 @@ class Rounds:
 
     def arms(self, record: Record) -> list[str]:
         """The plain arm and every sound one that a timing gate wants; none without a draft's."""
-        if PLAIN not in record.arms or PLAIN in record.errors:
+        plain = [name for name in (PLAIN, AGAIN) if name in record.arms]
+        if PLAIN not in plain or record.errors.keys() & {*plain}:
             return []
         case = record.case()
         names = [
@@ -115,9 +116,8 @@ class Rounds:
             and name not in record.errors
             and case.sound_arm(record.arms[name], sampled=self._sampled)
         ]
-        plain_holds = case.sound_arm(record.arms[PLAIN], sampled=self._sampled)
-        again = [AGAIN] if AGAIN in record.arms else []
-        return [PLAIN, *again, *names] if names and plain_holds else []
+        plain_holds = all(case.sound_arm(record.arms[n], sampled=self._sampled) for n in plain)
+        return [*plain, *names] if names and plain_holds else []
 
     def _round(
         self,
