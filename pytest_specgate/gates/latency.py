@@ -16,7 +16,7 @@ from ..stats import (
 )
 from ..text import count
 from .base import BaseGate, Status, Verdict, nothing_to_judge
-from .words import carried, excluded, noise_floor_line, too_short, untimed
+from .words import carried, excluded, noise_floor_line, too_short, unfinished, untimed
 
 if TYPE_CHECKING:
     from ..config.plan import Inputs
@@ -88,7 +88,7 @@ class TailGate(BaseGate):
                 "inconclusive",
                 f"p95 cannot be estimated from {count(trials, 'trial')} in "
                 f"{count(rounds, 'round')}: it takes {LEAST_TRIALS_P95} trials an arm in at least "
-                f"{_LEAST_ROUNDS} rounds",
+                f"{_LEAST_ROUNDS} rounds{unfinished(evidence)}",
                 observed=max(pooled) if ratio is None else None,
                 observed_text=f"{max(pooled):.2f} s (max of {trials})",
                 details=(*slower, *notes),
@@ -133,7 +133,7 @@ class TailGate(BaseGate):
             self.name,
             subject,
             status,
-            "; ".join(reasons),
+            "; ".join(reasons) + (unfinished(evidence) if status == "inconclusive" else ""),
             advice=(more,) if more else (),
             false_alarm=(ratio is not None) * FALSE_FAILURE["p95_ratio"]
             + (seconds is not None) * FALSE_FAILURE["p95_seconds"],

@@ -19,7 +19,7 @@ from ..stats import (
 )
 from ..text import count
 from .base import BaseGate, Verdict, nothing_to_judge
-from .words import carried, excluded, noise_floor_line, too_short, untimed
+from .words import carried, excluded, noise_floor_line, too_short, unfinished, untimed
 
 if TYPE_CHECKING:
     from ..measure.evidence import Evidence
@@ -68,7 +68,7 @@ class SpeedupGate(BaseGate):
                 self.name,
                 subject,
                 "inconclusive",
-                "a single round has no spread to judge by",
+                f"a single round has no spread to judge by{unfinished(evidence)}",
                 observed=only,
                 observed_text=f"{only:.2f}x",
                 advice=(f"Run at least {LEAST_ROUNDS} rounds: --spec-rounds {LEAST_ROUNDS}:12",),
@@ -107,8 +107,7 @@ class SpeedupGate(BaseGate):
                     **shared,
                 )
         why = _undecided(ratios, least, margin)
-        if evidence.unmeasured:
-            why["reason"] += f"; {evidence.unmeasured}"
+        why["reason"] += unfinished(evidence)
         return Verdict(self.name, subject, "inconclusive", **why, **shared)
 
 

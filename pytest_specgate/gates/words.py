@@ -56,6 +56,11 @@ def carried(evidence: Evidence) -> tuple[str, ...]:
     return (f"goes on with {count(evidence.carried, 'round')} of an earlier, undecided session",)
 
 
+def unfinished(evidence: Evidence) -> str:
+    """What ends the reason of an undecided verdict, where there was no time for more."""
+    return f"; {evidence.unmeasured}" if evidence.unmeasured else ""
+
+
 def untimed(evidence: Evidence) -> str:
     """Why there is no complete round."""
     return evidence.unmeasured or "no round was completed"

@@ -69,17 +69,22 @@ class Rounds:
                 self._round([record], 0)
             record.warmed = True
         while alive := self._with_arms(asked, ks):
-            done, wanted = self._done(alive, ks), None
-            if done >= max(record.least_of(measure) for record in alive):
+            wanted, among = None, records
+            short = [r for r in alive if self._done([r], ks) < r.least_of(measure)]
+            if short:
+                done = self._done(short, ks)
+            else:
                 wanted = undecided()
-                alive = self._with_arms(records, wanted)
-                if not alive:
+                among = [
+                    record
+                    for record in self._with_arms(records, wanted)
+                    if self._done([record], wanted) < record.most_of(measure)
+                ]
+                if not among:
                     return None
-                done = self._done(alive, wanted)
-                if done >= max(record.most_of(measure) for record in alive):
-                    return None
+                done = self._done(among, wanted)
             self._stopped = None
-            behind = [r for r in records if self.arms(r) and self._done([r], self._ks(r)) <= done]
+            behind = [r for r in among if self.arms(r) and self._done([r], self._ks(r)) <= done]
             if not self._round(behind, 1 + max(r.last_round for r in behind), done, wanted):
                 return self._stopped
         return None
