@@ -137,7 +137,7 @@ def _bytes_differ(run: OptionRun) -> str:
         return ""
     plain, speculative = run.plain.kv_bytes[0], run.speculative.kv_bytes[0]
     small, large = sorted((plain, speculative))
-    if small and large <= _TAKES_EFFECT * small:
+    if large <= _TAKES_EFFECT * small:
         return ""
     path = "speculative" if speculative > plain else "plain"
     return (
