@@ -90,7 +90,7 @@ class TailGate(BaseGate):
                 f"{count(rounds, 'round')}: it takes {LEAST_TRIALS_P95} trials an arm in at least "
                 f"{_LEAST_ROUNDS} rounds{unfinished(evidence)}",
                 observed=max(pooled) if ratio is None else None,
-                observed_text=f"{max(pooled):.2f} s (max of {trials})",
+                observed_text=f"{_figure(max(pooled))} s (max of {trials})",
                 details=(*slower, *notes),
                 advice=(*slower, _more_trials(len(ours))),
                 **shared,
@@ -110,12 +110,13 @@ class TailGate(BaseGate):
             }
         if seconds is not None:
             decisions.append(decide_p95_seconds(pooled, seconds))
-            reasons.append(f"p95 is {tail.speculative:.2f} s, limit {seconds:g} s")
+            reasons.append(f"p95 is {_figure(tail.speculative)} s, limit {seconds:g} s")
             if ratio is None:
                 shared |= {
                     "observed": tail.speculative,
                     "spread": bounds,
-                    "observed_text": f"{tail.speculative:.2f} s [{bounds[0]:.2f}, {bounds[1]:.2f}]",
+                    "observed_text": f"{_figure(tail.speculative)} s "
+                    f"[{_figure(bounds[0])}, {_figure(bounds[1])}]",
                 }
         status: Status = next((s for s in ("failed", "inconclusive") if s in decisions), "passed")
         shared["details"] = (
@@ -209,6 +210,11 @@ class TpotGate(TailGate):
     def seconds(self, trial: Trial) -> float | None:
         """Per output token; None for a single one."""
         return trial.time_per_output_token_s
+
+
+def _figure(seconds: float) -> str:
+    """Two digits at the least: a token takes hundredths of a second."""
+    return f"{seconds:.2f}" if seconds >= 0.1 else f"{seconds:.2g}"
 
 
 def _rounds_needed(prompts: int) -> int:
