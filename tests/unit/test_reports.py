@@ -859,6 +859,24 @@ def test_a_case_is_saved_and_read(tmp_path: Path) -> None:
     assert restored(path) == WHOLE
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_kv_size": 64},
+        {"repetition_penalty": 1.3},
+        {"presence_penalty": -0.5, "frequency_penalty": 1.0},
+        {"logit_bias": ((0, 2.5), (5, -10.0))},
+        {"logit_bias": ()},
+    ],
+)
+def test_a_case_with_options_of_the_sampler(tmp_path: Path, options: dict[str, Any]) -> None:
+    """JSON has texts for keys and no tuples; what is read is what was saved, and saved again."""
+    inputs = replace(WHOLE, decoding=replace(WHOLE.decoding, **options))
+    path = save_case(tmp_path, PARTED, inputs, {})
+    assert restored(path) == inputs
+    assert save_case(tmp_path, PARTED, restored(path), {}) == path
+
+
 def test_a_case_of_local_models(tmp_path: Path) -> None:
     """Directories come back as whole paths, wherever the case is read."""
     for name in ("target", "draft"):
