@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import isnan
 
 from ..config.plan import Inputs, Measure, ParityMode, Prompt
-from ..config.spec import Invalid, Spec, boolean, found, integer, number
+from ..config.spec import Invalid, Spec, boolean, found, integer, number, optional
 from ..engines.base import Generation, Scores
 from .blocks import broken_ledger
 from .evidence import AGAIN, PLAIN, ArmEvidence, CaseEvidence, arm_name, in_step
@@ -134,6 +134,14 @@ def malformed(generation: object) -> str | None:
         return f"e2e_s {error}"
     if not isinstance(generation.text, str):
         return f"text must be text, found {found(generation.text)}"
+    try:
+        optional(integer(0)).check(generation.peak_memory_bytes)
+        for size in generation.kv_bytes if generation.kv_bytes is not None else (0, 0):
+            integer(0).check(size)
+    except (Invalid, TypeError) as error:
+        return f"peak_memory_bytes and kv_bytes are counts of bytes, or None: {error}"
+    if generation.kv_bytes is not None and len(generation.kv_bytes) != 2:
+        return "kv_bytes are two counts, the target's and the draft's"
     tokens, times = generation.tokens, generation.token_times_s
     if not tokens:
         return "nothing was generated: it gave no token at all"

@@ -629,3 +629,45 @@ def test_wrong_options_of_the_sampler(project: pytest.Pytester, line: str, words
     result = project.runpytest(*OPTIONS)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "gates.yaml, line 3: decoding." + words in result.stderr.str()
+
+
+# -- gates that give what no gate should -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("None", "it gave nothing (null) where a Verdict is due"),
+        ("True", "it gave true, a truth value where a Verdict is due"),
+        ("Verdict(self.name, subject, 'green', '')", "its verdict has the status 'green'"),
+        ("Verdict('parity', subject, 'passed', '')", "its verdict names the gate 'parity'"),
+    ],
+)
+def test_a_gate_that_gives_no_verdict(
+    project: pytest.Pytester, session: Session, given: str, words: str
+) -> None:
+    """Failed, of a file and of a marker, never passed and no traceback."""
+    with_faults(
+        project,
+        "class Odd(BaseGate):",
+        "    name = 'odd'",
+        "    needs = 'parity'",
+        "    def judge(self, evidence, options, subject):",
+        f"        return {given}",
+        "@pytest.hookimpl(optionalhook=True)",
+        "def pytest_specgate_gates():",
+        "    return [Odd()]",
+    )
+    with_gates(project, "odd: {}")
+    project.makepyfile(
+        test_own="""
+        import pytest
+
+        @pytest.mark.spec_odd
+        def test_it(): pass
+        """
+    )
+    result, report = session("gates.yaml", "test_own.py")
+    result.assert_outcomes(failed=2)
+    assert {v["reason"] for v in report["verdicts"]} == {f"the gate odd is at fault: {words}"}
+    assert "Traceback" not in result.stdout.str()

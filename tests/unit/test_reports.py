@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import threading
@@ -548,6 +549,20 @@ def test_an_empty_session_is_a_whole_report(tmp_path: Path) -> None:
     write_json(report, tmp_path / "out.json")
     document = strict((tmp_path / "out.json").read_text(encoding="utf-8"))
     assert (document["cases"], document["verdicts"], document["pair"]) == ([], [], None)
+
+
+def test_figures_that_json_has_no_number_for(tmp_path: Path) -> None:
+    """A gap of -inf, an interval without bounds, a path of another project's: strict JSON."""
+    odd = replace(
+        PARITY[0],
+        observed=math.nan,
+        spread=(-math.inf, math.inf),
+        evidence={"gaps": [1.0, math.inf], "3": {"where": Path("x")}},
+    )
+    write_json(make_report(verdicts=(odd,)), tmp_path / "out.json")
+    (verdict,) = strict((tmp_path / "out.json").read_text(encoding="utf-8"))["verdicts"]
+    assert (verdict["observed"], verdict["spread"]) == (None, [None, None])
+    assert verdict["evidence"] == {"gaps": [1.0, None], "3": {"where": "x"}}
 
 
 def test_a_pair_that_was_not_loaded_has_its_name() -> None:
