@@ -12,7 +12,7 @@ import pytest
 
 from .config.plan import GateConfig, Inputs, Measure
 from .environment import environment, plain_json
-from .gates.base import Gate, Verdict
+from .gates.base import Gate, Verdict, judged
 from .items import GateItem
 from .measure.campaign import Campaign, Wants
 from .measure.evidence import Evidence
@@ -122,7 +122,7 @@ class Judge:
         """The verdict of one gate item."""
         gate, options = self._gates[item.config_of_gate.name], item.config_of_gate.options
         campaign = self.campaign(item.inputs)
-        self._run_again(item, gate, campaign)
+        self._run_again(item, gate, item.subject, item.inputs, item.plan.measure)
         peers = [
             (self._gates[other.config_of_gate.name], other)
             for other in self._selected
@@ -137,34 +137,38 @@ class Judge:
                 and peer.wants_rounds(
                     campaign.evidence(other.inputs),
                     other.config_of_gate.options,
-                    other.plan.measure.max_rounds,
+                    campaign.most_rounds(other.inputs, other.plan.measure),
                 )
                 for k in other.inputs.num_draft_tokens
             }
 
         untimed = why_untimed(item)
         evidence = self.measure(item.inputs, item.plan.measure, gate, wants, untimed)
-        return self._record(item, gate.judge(evidence, options, item.subject), item.inputs)
+        return self._record(item, judged(gate, evidence, options, item.subject), item.inputs)
 
-    def _run_again(self, item: GateItem, gate: Gate, campaign: Campaign) -> None:
+    def _run_again(
+        self, item: pytest.Item, gate: Gate, subject: str, inputs: Inputs, measure: Measure
+    ) -> None:
         """A rerun within the session: undecided goes on with its sample, failed starts afresh."""
-        before = self._verdicts.get((item.nodeid, gate.name, item.subject))
+        before = self._verdicts.get((item.nodeid, gate.name, subject))
         if before is None:
             return
         if before.status == "failed":
-            campaign.forget(item.inputs)
+            self.campaign(inputs).forget(inputs)
         elif before.status == "inconclusive" and gate.needs == "rounds":
-            campaign.grant(item.inputs, item.plan.measure.max_rounds)
+            self.campaign(inputs).grant(inputs, measure.max_rounds)
 
     def keep_samples(self) -> None:
         """At the end of the session: the trials of undecided gates, where none of them failed.
+
+        Where nothing timed was judged, as after an interrupt, an earlier sample stays.
 
         Raises:
             OSError: they cannot be written.
         """
         for key, (campaign, _) in self._measured.items():
-            found = {self._verdicts[name].status for name in self._timed.get(key, ())}
-            campaign.keep_sample(undecided="inconclusive" in found and "failed" not in found)
+            if found := {self._verdicts[name].status for name in self._timed.get(key, ())}:
+                campaign.keep_sample(undecided="inconclusive" in found and "failed" not in found)
 
     def markers(
         self, item: pytest.Item, configs: Iterable[GateConfig], inputs: Inputs, measure: Measure
@@ -177,17 +181,20 @@ class Judge:
         for config in sorted(configs, key=lambda c: self._gates[c.name].scope != "prompt"):
             gate = self._gates[config.name]
             for part, subject in _parts(gate, inputs):
+                self._run_again(item, gate, subject, part, measure)
+                most = self.campaign(part).most_rounds(part, measure)
 
                 def wants(
                     evidence: Evidence,
                     gate: Gate = gate,
                     options: Mapping[str, Any] = config.options,
                     ks: tuple[int, ...] = part.num_draft_tokens,
+                    most: int = most,
                 ) -> tuple[int, ...]:
-                    return ks if gate.wants_rounds(evidence, options, measure.max_rounds) else ()
+                    return ks if gate.wants_rounds(evidence, options, most) else ()
 
                 evidence = self.measure(part, measure, gate, wants, why_untimed(item))
-                verdict = gate.judge(evidence, config.options, subject)
+                verdict = judged(gate, evidence, config.options, subject)
                 verdicts.append(self._record(item, verdict, part))
         failed = [verdict for verdict in verdicts if verdict.status == "failed"]
         if failed:
@@ -226,11 +233,19 @@ class Judge:
             item.user_properties[:] = [*others, *properties(verdict)]
         else:
             name = self._gates[verdict.gate].item
-            item.user_properties.extend(properties(verdict, f"specgate_{name}[{verdict.subject}]"))
+            prefix = f"specgate_{name}[{verdict.subject}]"
             statuses = [v.status for (node, *_), v in self._verdicts.items() if node == item.nodeid]
             status = min(statuses, key=WORST_FIRST.index)
-            others = [entry for entry in item.user_properties if entry[0] != "specgate_status"]
-            item.user_properties[:] = [*others, ("specgate_status", status)]
+            others = [
+                (key, value)
+                for key, value in item.user_properties
+                if key != "specgate_status" and not key.startswith(f"{prefix}_")
+            ]
+            item.user_properties[:] = [
+                *others,
+                *properties(verdict, prefix),
+                ("specgate_status", status),
+            ]
         self._config.hook.pytest_specgate_verdict(verdict=verdict, config=self._config)
         return verdict
 

@@ -12,7 +12,7 @@ import pytest
 from .config.plan import Inputs, Prompt
 from .gates.base import Verdict
 from .measure.evidence import ArmEvidence, CaseEvidence
-from .report.session_report import MeasuredPair
+from .report.session_report import WORST_FIRST, MeasuredPair
 
 GROUP = "specgate-timed"
 _KEY = "specgate"
@@ -66,9 +66,13 @@ def handed_over(node: Any) -> Findings | None:
 
 
 def joined(parts: Iterable[Findings]) -> Findings:
-    """All findings as if one process had made them."""
+    """All findings as if one process had made them; the worst of several verdicts of one item."""
     parts = list(parts)
-    verdicts = {(v.item, v.gate, v.subject): v for part in parts for v in part.verdicts}
+    verdicts: dict[tuple[str, str, str], Verdict] = {}
+    for verdict in (v for part in parts for v in part.verdicts):
+        known = verdicts.setdefault((verdict.item, verdict.gate, verdict.subject), verdict)
+        if WORST_FIRST.index(verdict.status) < WORST_FIRST.index(known.status):
+            verdicts[verdict.item, verdict.gate, verdict.subject] = verdict
     groups: dict[str, list[MeasuredPair]] = {}
     for part in parts:
         for pair in part.measured:
@@ -80,7 +84,10 @@ def joined(parts: Iterable[Findings]) -> Findings:
 
 
 def _group(inputs: Inputs) -> str:
-    kept = replace(inputs, prompts=(), num_draft_tokens=(), alone={}, follow_up="")
+    decoding = replace(inputs.decoding, max_tokens=0)  # each prompt has its own
+    kept = replace(
+        inputs, prompts=(), num_draft_tokens=(), decoding=decoding, alone={}, follow_up=""
+    )
     return repr(kept)
 
 

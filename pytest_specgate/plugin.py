@@ -230,9 +230,9 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if report.skipped and ("specgate_status", "inconclusive") in item.user_properties:
+    undecided = ("specgate_status", "inconclusive") in item.user_properties
+    if report.skipped and undecided and isinstance(report.longrepr, tuple):
         path, line, _ = item.reportinfo()
-        assert isinstance(report.longrepr, tuple)
         report.longrepr = (str(path), (line or 0) + 1, report.longrepr[2])
     return report
 

@@ -136,9 +136,14 @@ class SpecSession:
         return Path(cache.mkdir(name)) if cache else Path(tempfile.gettempdir()) / name
 
     def _sample_folder(self) -> Path | None:
-        """In pytest's cache, so that --cache-clear forgets samples too."""
+        """In pytest's cache, so that --cache-clear forgets samples too; None without one."""
         cache = getattr(self._config, "cache", None)
-        return Path(cache.mkdir("specgate-samples")) if cache else None
+        if cache is None or self._config.option.collectonly:
+            return None
+        try:
+            return Path(cache.mkdir("specgate-samples"))
+        except OSError:  # read-only: pytest itself goes on without its cache
+            return None
 
     def _elsewhere(self) -> str:
         """The spec of a gateway to another machine, which is then the one that is measured."""
@@ -406,9 +411,10 @@ class SpecSession:
                     evidence = campaign.rounds(inputs, exactly, lambda _: ())
                 else:
                     evidence = self.judge.campaign(inputs).parity_pass(inputs)
-            (case,) = evidence.cases
-            if problem := case.error or evidence.unmeasured:
+            errors = (case.error for case in evidence.cases if case.error)
+            if problem := next(errors, evidence.unmeasured):
                 _fail(problem)
+            (case,) = evidence.cases
             return Comparison(case, case.parity()[0], inputs.decoding)
 
         return compare

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,12 @@ from pytest_specgate.demo.constructed import Oracle, PairRecipe, build
 pytest_plugins = ["pytester"]
 
 ConstructedPair = tuple[Path, Oracle]
+
+
+def pytest_collection_finish() -> None:
+    """Every round of a measurement collects garbage; what was imported by now never is any."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

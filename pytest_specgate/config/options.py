@@ -262,14 +262,14 @@ def _seconds(text: str, origin: str) -> float:
         raise ConfigError(f"{origin}: {error}") from None
 
 
-_PARTS = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s?)?", re.ASCII)
+_PARTS = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?|(\d+)", re.ASCII)
 
 
 def _duration(text: str, origin: str) -> float:
     """Seconds of ``10m``, ``90s``, ``1h30m`` or a bare number of seconds."""
     parts = _PARTS.fullmatch(text.strip()) if len(text) < 20 else None
-    hours, minutes, seconds = (int(part or 0) for part in parts.groups()) if parts else (0, 0, 0)
-    total = 3600.0 * hours + 60 * minutes + seconds
+    counts = [int(part or 0) for part in parts.groups()] if parts else []
+    total = sum(count * unit for count, unit in zip(counts, (3600.0, 60, 1, 1), strict=False))
     if not 0 < total <= 1e6:
         raise ConfigError(
             f"{origin}: must be a duration such as 10m, 90s or 1h30m, found {found(text)}"

@@ -268,6 +268,12 @@ def mapping() -> Spec:
     return Spec(check, "a mapping of plain JSON values")
 
 
+def _number_of(token: Any) -> Any:
+    """The whole number that a text is; anything else as it is."""
+    short = isinstance(token, str) and len(token) < 20  # int() refuses texts of thousands
+    return int(token) if short and token.isdecimal() else token
+
+
 def biases() -> Spec:
     """Token id -> what is added to its logit; a list of pairs, and ids as texts, will do."""
     one_id, one_bias = integer(0), number()
@@ -281,8 +287,7 @@ def biases() -> Spec:
             raise Invalid(needed)
         try:
             checked = {
-                one_id.check(int(token) if str(token).isdecimal() else token): one_bias.check(bias)
-                for token, bias in pairs
+                one_id.check(_number_of(token)): one_bias.check(bias) for token, bias in pairs
             }
         except Invalid as error:
             raise Invalid(f"{needed}: {error}") from None

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
+
+from ..config.spec import found
 
 if TYPE_CHECKING:
     from ..config.plan import Inputs
@@ -128,12 +130,23 @@ class BaseGate:
         return Verdict(self.name, subject, "failed", reason, advice=advice, **more)
 
 
-def not_generated(gate: str, evidence: Evidence, subject: str) -> Verdict | None:
-    """For a gate of one prompt: the undecided verdict where nobody generated that prompt."""
-    if evidence.cases:
-        return None
-    why = evidence.unmeasured or "nothing was generated"
-    return Verdict(gate, subject, "inconclusive", why)
+def judged(gate: Gate, evidence: Evidence, options: Mapping[str, Any], subject: str) -> Verdict:
+    """A gate's verdict; undecided where there was no time to generate anything that it judges.
+
+    A gate of another project may give something that is no verdict of its own: that is failed.
+    """
+    if evidence.unmeasured and not evidence.cases and gate.needs != "preflight":
+        return Verdict(gate.name, subject, "inconclusive", evidence.unmeasured)
+    verdict: object = gate.judge(evidence, options, subject)
+    if not isinstance(verdict, Verdict):
+        problem = f"it gave {found(verdict)} where a Verdict is due"
+    elif verdict.gate != gate.name:
+        problem = f"its verdict names the gate {verdict.gate!r}"
+    elif verdict.status not in get_args(Status):
+        problem = f"its verdict has the status {verdict.status!r}"
+    else:
+        return verdict
+    return Verdict(gate.name, subject, "failed", f"the gate {gate.name} is at fault: {problem}")
 
 
 def nothing_to_judge(evidence: Evidence) -> tuple[str, tuple[str, ...]] | None:

@@ -16,7 +16,7 @@ from ..stats import (
 )
 from ..text import count
 from .base import BaseGate, Status, Verdict, nothing_to_judge
-from .words import carried, excluded, noise_floor_line, too_short, untimed
+from .words import carried, excluded, noise_floor_line, too_short, unfinished, untimed
 
 if TYPE_CHECKING:
     from ..config.plan import Inputs
@@ -73,6 +73,8 @@ class TailGate(BaseGate):
         trials = rounds * len(cases)
         notes = (*carried(evidence), *too_short(evidence), *excluded(evidence))
         shared |= {"samples": trials, "evidence_text": f"{count(trials, 'trial')} an arm"}
+        if not trials and evidence.timed:
+            return self.failed(subject, "nothing to judge: no output has this figure", **shared)
         if not trials:
             return Verdict(self.name, subject, "inconclusive", untimed(evidence), **shared)
         plain = [self._row(case.plain.trials, rounds) for case in cases]
@@ -86,9 +88,9 @@ class TailGate(BaseGate):
                 "inconclusive",
                 f"p95 cannot be estimated from {count(trials, 'trial')} in "
                 f"{count(rounds, 'round')}: it takes {LEAST_TRIALS_P95} trials an arm in at least "
-                f"{_LEAST_ROUNDS} rounds",
+                f"{_LEAST_ROUNDS} rounds{unfinished(evidence)}",
                 observed=max(pooled) if ratio is None else None,
-                observed_text=f"{max(pooled):.2f} s (max of {trials})",
+                observed_text=f"{_figure(max(pooled))} s (max of {trials})",
                 details=(*slower, *notes),
                 advice=(*slower, _more_trials(len(ours))),
                 **shared,
@@ -108,12 +110,13 @@ class TailGate(BaseGate):
             }
         if seconds is not None:
             decisions.append(decide_p95_seconds(pooled, seconds))
-            reasons.append(f"p95 is {tail.speculative:.2f} s, limit {seconds:g} s")
+            reasons.append(f"p95 is {_figure(tail.speculative)} s, limit {seconds:g} s")
             if ratio is None:
                 shared |= {
                     "observed": tail.speculative,
                     "spread": bounds,
-                    "observed_text": f"{tail.speculative:.2f} s [{bounds[0]:.2f}, {bounds[1]:.2f}]",
+                    "observed_text": f"{_figure(tail.speculative)} s "
+                    f"[{_figure(bounds[0])}, {_figure(bounds[1])}]",
                 }
         status: Status = next((s for s in ("failed", "inconclusive") if s in decisions), "passed")
         shared["details"] = (
@@ -131,7 +134,7 @@ class TailGate(BaseGate):
             self.name,
             subject,
             status,
-            "; ".join(reasons),
+            "; ".join(reasons) + (unfinished(evidence) if status == "inconclusive" else ""),
             advice=(more,) if more else (),
             false_alarm=(ratio is not None) * FALSE_FAILURE["p95_ratio"]
             + (seconds is not None) * FALSE_FAILURE["p95_seconds"],
@@ -207,6 +210,11 @@ class TpotGate(TailGate):
     def seconds(self, trial: Trial) -> float | None:
         """Per output token; None for a single one."""
         return trial.time_per_output_token_s
+
+
+def _figure(seconds: float) -> str:
+    """Two digits at the least: a token takes hundredths of a second."""
+    return f"{seconds:.2f}" if seconds >= 0.1 else f"{seconds:.2g}"
 
 
 def _rounds_needed(prompts: int) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..config.spec import integer, number, one_of_numbers, optional
 from ..text import count
-from .base import BaseGate, Needs, Scope, Verdict, not_generated, nothing_to_judge
+from .base import BaseGate, Needs, Scope, Verdict, nothing_to_judge
 
 if TYPE_CHECKING:
     from ..config.plan import Inputs
@@ -64,8 +64,8 @@ class OptionsGate(BaseGate):
 
     def judge(self, evidence: Evidence, options: Mapping[str, Any], subject: str) -> Verdict:
         """The verdict on one prompt."""
-        if undecided := not_generated(self.name, evidence, subject):
-            return undecided
+        if not evidence.cases:
+            return self.failed(subject, "nothing was generated")
         (case,) = evidence.cases
         if case.error:
             return self.failed(subject, case.error)
@@ -137,7 +137,7 @@ def _bytes_differ(run: OptionRun) -> str:
         return ""
     plain, speculative = run.plain.kv_bytes[0], run.speculative.kv_bytes[0]
     small, large = sorted((plain, speculative))
-    if small and large <= _TAKES_EFFECT * small:
+    if large <= _TAKES_EFFECT * small:
         return ""
     path = "speculative" if speculative > plain else "plain"
     return (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..config.spec import integer, one_of
 from ..measure.diagnosis import kind_of
 from ..text import count, shown
-from .base import BaseGate, Needs, Scope, Verdict, not_generated, nothing_to_judge
+from .base import BaseGate, Needs, Scope, Verdict, nothing_to_judge
 from .parity_words import (
     ADVICE,
     continuations,
@@ -57,8 +57,8 @@ class ParityGate(BaseGate):
 
     def judge(self, evidence: Evidence, options: Mapping[str, Any], subject: str) -> Verdict:
         """The verdict on one prompt."""
-        if undecided := not_generated(self.name, evidence, subject):
-            return undecided
+        if not evidence.cases:
+            return self.failed(subject, "nothing was generated")
         (case,) = evidence.cases
         if case.error:
             return self.failed(subject, case.error)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..config.spec import text
 from ..measure.further import first_difference
 from ..text import count
-from .base import BaseGate, Needs, Scope, Verdict, not_generated, nothing_to_judge
+from .base import BaseGate, Needs, Scope, Verdict, nothing_to_judge
 
 if TYPE_CHECKING:
     from ..config.plan import Inputs
@@ -49,8 +49,8 @@ class ReuseGate(BaseGate):
 
     def judge(self, evidence: Evidence, options: Mapping[str, Any], subject: str) -> Verdict:
         """The verdict on one prompt."""
-        if undecided := not_generated(self.name, evidence, subject):
-            return undecided
+        if not evidence.cases:
+            return self.failed(subject, "nothing was generated")
         (case,) = evidence.cases
         if case.error:
             return self.failed(subject, case.error)

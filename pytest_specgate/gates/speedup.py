@@ -19,7 +19,7 @@ from ..stats import (
 )
 from ..text import count
 from .base import BaseGate, Verdict, nothing_to_judge
-from .words import carried, excluded, noise_floor_line, too_short, untimed
+from .words import carried, excluded, noise_floor_line, too_short, unfinished, untimed
 
 if TYPE_CHECKING:
     from ..measure.evidence import Evidence
@@ -68,7 +68,7 @@ class SpeedupGate(BaseGate):
                 self.name,
                 subject,
                 "inconclusive",
-                "a single round has no spread to judge by",
+                f"a single round has no spread to judge by{unfinished(evidence)}",
                 observed=only,
                 observed_text=f"{only:.2f}x",
                 advice=(f"Run at least {LEAST_ROUNDS} rounds: --spec-rounds {LEAST_ROUNDS}:12",),
@@ -86,7 +86,7 @@ class SpeedupGate(BaseGate):
                 *too_short(evidence),
                 *excluded(evidence),
             ),
-            "false_alarm": FALSE_FAILURE["speedup"],
+            "false_alarm": FALSE_FAILURE["speedup"] * _can_fail(len(ratios), rounds),
         }
         match decide_speedup(ratios, least, margin):
             case "passed":
@@ -107,12 +107,17 @@ class SpeedupGate(BaseGate):
                     **shared,
                 )
         why = _undecided(ratios, least, margin)
+        why["reason"] += unfinished(evidence)
         return Verdict(self.name, subject, "inconclusive", **why, **shared)
 
 
 def _paired(evidence: Evidence) -> list[list[float]]:
     """One row of complete rounds a prompt."""
     return [row[: evidence.rounds] for row in evidence.ratios().values()]
+
+
+def _can_fail(prompts: int, rounds: int) -> bool:
+    return rounds >= LEAST_ROUNDS and not math.isinf(thresholds(prompts, rounds)[1])
 
 
 def _undecided(ratios: list[list[float]], least: float, margin: float) -> dict[str, Any]:
@@ -123,8 +128,7 @@ def _undecided(ratios: list[list[float]], least: float, margin: float) -> dict[s
             "reason": f"{count(rounds, 'round')} cannot decide: it takes {LEAST_ROUNDS}",
             "advice": (f"Run again with --spec-rounds {LEAST_ROUNDS}:12",),
         }
-    _, below = thresholds(len(ratios), rounds)
-    if math.isinf(below) and median_speedup(ratios).value < least:
+    if not _can_fail(len(ratios), rounds) and median_speedup(ratios).value < least:
         return {
             "reason": f"below the limit of {least:.2f}x, but with a single prompt it takes "
             f"{LEAST_ROUNDS_TO_FAIL_ALONE} rounds to fail, found {rounds}",

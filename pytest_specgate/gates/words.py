@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 def excluded(evidence: Evidence) -> tuple[str, ...]:
     """Lines that name the prompts which no timing gate may judge, and why.
 
-    Also those whose acceptance varied from run to run, which is no property of the prompt then.
+    Also those whose acceptance varied from run to run, which is no property of the prompt then,
+    and why something was not even generated.
     """
     lines = []
     for case in evidence.cases:
@@ -34,6 +35,8 @@ def excluded(evidence: Evidence) -> tuple[str, ...]:
         if case.error:
             why = "generating failed"
         lines.append(f"left out: {case.prompt.id} ({why})")
+    if evidence.unmeasured:
+        lines.append(f"not all was measured: {evidence.unmeasured}")
     return tuple(lines)
 
 
@@ -51,6 +54,11 @@ def carried(evidence: Evidence) -> tuple[str, ...]:
     if not evidence.carried:
         return ()
     return (f"goes on with {count(evidence.carried, 'round')} of an earlier, undecided session",)
+
+
+def unfinished(evidence: Evidence) -> str:
+    """What ends the reason of an undecided verdict, where there was no time for more."""
+    return f"; {evidence.unmeasured}" if evidence.unmeasured else ""
 
 
 def untimed(evidence: Evidence) -> str:

@@ -34,9 +34,17 @@ class Campaign:
     Prompts register first, so that one round serves every gate: the plain arm is shared by all k.
     """
 
-    def __init__(self, inputs: Inputs, store: Store) -> None:
+    def __init__(self, inputs: Inputs, store: Store, *, alone: bool = False) -> None:
+        """Nothing is generated yet.
+
+        Args:
+            inputs: the pair and its decoding options.
+            store: that keeps the loaded pair.
+            alone: shares no evidence, so an earlier session's sample does not count either.
+        """
         self._inputs = inputs
         self._store = store
+        self._samples = None if alone else store.samples
         self._records: dict[CaseKey, Record] = {}
         self._checked: tuple[int, Preflight] | None = None
         self._unmeasured: str | None = None
@@ -192,10 +200,9 @@ class Campaign:
 
     def _go_on_with_samples(self, records: list[Record]) -> None:
         """Once, before anything is timed: what an undecided session before this one has timed."""
-        if self._store.samples is not None and not self._began:
-            self._store.samples.take_over(
-                records, self._inputs, self._store.pair_info(self._inputs)
-            )
+        if self._samples is not None and not self._began:
+            timed = [(record, names) for record in records if (names := self._rounds.arms(record))]
+            self._samples.take_over(timed, self._inputs, self._store.pair_info(self._inputs))
         self._began = True
 
     def keep_sample(self, *, undecided: bool) -> None:
@@ -205,13 +212,13 @@ class Campaign:
             OSError: it cannot be written.
         """
         records = [record for record in self._records.values() if record.rounds]
-        if self._store.samples is None or not records:
+        if self._samples is None or not records:
             return
         info = self._store.pair_info(self._inputs)
         if undecided:
-            self._store.samples.keep(records, self._inputs, info)
+            self._samples.keep(records, self._inputs, info)
         else:
-            self._store.samples.discard(self._inputs, info)
+            self._samples.discard(self._inputs, info)
 
     def grant(self, inputs: Inputs, rounds: int) -> None:
         """An undecided gate is run again: so many rounds more, on top of its sample."""
@@ -225,23 +232,37 @@ class Campaign:
             self._records[key_of(prompt)] = Record(prompt, record.mode, record.wanted)
 
     def trials(self, measure: Measure) -> tuple[int, int]:
-        """(timed trials that were run, the most that could have been)."""
+        """(timed trials that this session has run, the most that it could have)."""
         records = [record for record in self._records.values() if record.rounds]
-        ran = sum(len(arm.trials) for record in records for arm in record.arms.values())
+        ran = sum(
+            sum(trial.round > record.carried_to for trial in arm.trials)
+            for record in records
+            for arm in record.arms.values()
+        )
         most = sum(
-            record.most_of(measure) * sum(bool(arm.trials) for arm in record.arms.values())
+            (record.most_of(measure) - record.carried)
+            * sum(bool(arm.trials) for arm in record.arms.values())
             for record in records
         )
         return ran, most
+
+    def most_rounds(self, inputs: Inputs, measure: Measure) -> int:
+        """Rounds that these prompts may reach, an earlier sample and what was granted included."""
+        records = (self._records.get(key_of(prompt)) for prompt in inputs.prompts)
+        return max(
+            (record.most_of(measure) for record in records if record), default=measure.max_rounds
+        )
 
     def noise(self, measure: Measure) -> NoiseFloor | None:
         """The machine's noise floor, where the plain path was timed twice."""
         inputs = replace(
             self._inputs, prompts=tuple(record.prompt for record in self._records.values())
         )
-        ks = self.num_draft_tokens
-        evidence = self.evidence(replace(inputs, num_draft_tokens=ks[:1]))
-        return evidence.noise(measure.max_rounds)
+        found = (
+            self.evidence(replace(inputs, num_draft_tokens=(k,))).noise(measure.max_rounds)
+            for k in self.num_draft_tokens
+        )
+        return next((floor for floor in found if floor is not None), None)
 
     def evidence(self, inputs: Inputs) -> Evidence:
         """What is known of these prompts and numbers of draft tokens now, generating nothing."""

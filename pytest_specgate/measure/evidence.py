@@ -315,7 +315,9 @@ class Evidence:
         return tuple(
             case
             for case in self.usable
-            if PLAIN in case.arms and all(arm.trials for arm in (case.plain, *case.speculative))
+            if PLAIN in case.arms
+            and case.speculative
+            and all(arm.trials for arm in (case.plain, *case.speculative))
         )
 
     @property

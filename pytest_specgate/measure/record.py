@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import isnan
 
 from ..config.plan import Inputs, Measure, ParityMode, Prompt
-from ..config.spec import Invalid, Spec, boolean, found, integer, number
+from ..config.spec import Invalid, Spec, boolean, found, integer, number, optional
 from ..engines.base import Generation, Scores
 from .blocks import broken_ledger
 from .evidence import AGAIN, PLAIN, ArmEvidence, CaseEvidence, arm_name, in_step
@@ -29,6 +29,7 @@ class Record:
         again: k -> what was run again to name a difference.
         twin: the same prompt in the other environment, where two are measured side by side.
         carried: rounds taken over from an earlier session's sample.
+        carried_to: number of the last of them.
         granted: rounds that may be run beyond the most, as an undecided gate is run again.
     """
 
@@ -44,6 +45,7 @@ class Record:
     again: dict[int | None, Generation] = field(default_factory=dict)
     twin: Record | None = None
     carried: int = 0
+    carried_to: int = 0
     granted: int = 0
 
     @property
@@ -139,6 +141,14 @@ def malformed(generation: object) -> str | None:
         return f"e2e_s {error}"
     if not isinstance(generation.text, str):
         return f"text must be text, found {found(generation.text)}"
+    try:
+        optional(integer(0)).check(generation.peak_memory_bytes)
+        for size in generation.kv_bytes if generation.kv_bytes is not None else (0, 0):
+            integer(0).check(size)
+    except (Invalid, TypeError) as error:
+        return f"peak_memory_bytes and kv_bytes are counts of bytes, or None: {error}"
+    if generation.kv_bytes is not None and len(generation.kv_bytes) != 2:
+        return "kv_bytes are two counts, the target's and the draft's"
     tokens, times = generation.tokens, generation.token_times_s
     if not tokens:
         return "nothing was generated: it gave no token at all"

@@ -77,17 +77,22 @@ class Rounds:
                 self._round([record], 0)
             record.warmed = True
         while alive := self._with_arms(asked, ks):
-            done, wanted = self._done(alive, ks), None
-            if done >= max(record.least_of(measure) for record in alive):
+            wanted, among = None, records
+            short = [r for r in alive if self._done([r], ks) < r.least_of(measure)]
+            if short:
+                done = self._done(short, ks)
+            else:
                 wanted = undecided()
-                alive = self._with_arms(records, wanted)
-                if not alive:
+                among = [
+                    record
+                    for record in self._with_arms(records, wanted)
+                    if self._done([record], wanted) < record.most_of(measure)
+                ]
+                if not among:
                     return None
-                done = self._done(alive, wanted)
-                if done >= max(record.most_of(measure) for record in alive):
-                    return None
+                done = self._done(among, wanted)
             self._stopped = None
-            behind = [r for r in records if self.arms(r) and self._done([r], self._ks(r)) <= done]
+            behind = [r for r in among if self.arms(r) and self._done([r], self._ks(r)) <= done]
             if not self._round(behind, 1 + max(r.last_round for r in behind), done, wanted):
                 return self._stopped
         return None
@@ -113,7 +118,8 @@ class Rounds:
 
     def arms(self, record: Record) -> list[str]:
         """The plain arm and every sound one that a timing gate wants; none without a draft's."""
-        if PLAIN not in record.arms or PLAIN in record.errors:
+        plain = [name for name in (PLAIN, AGAIN) if name in record.arms]
+        if PLAIN not in plain or record.errors.keys() & {*plain}:
             return []
         case = record.case()
         names = [
@@ -124,9 +130,8 @@ class Rounds:
             and name not in record.errors
             and case.sound_arm(record.arms[name], sampled=self._sampled)
         ]
-        plain_holds = case.sound_arm(record.arms[PLAIN], sampled=self._sampled)
-        again = [AGAIN] if AGAIN in record.arms else []
-        return [PLAIN, *again, *names] if names and plain_holds else []
+        plain_holds = all(case.sound_arm(record.arms[n], sampled=self._sampled) for n in plain)
+        return [*plain, *names] if names and plain_holds else []
 
     def _round(
         self,

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ..config.plan import Inputs
+from ..config.spec import Spec, integer, number, optional
 from ..engines.base import Generation, PairInfo
 from ..files import write_whole
-from .evidence import ArmEvidence, Trial
+from .evidence import PLAIN, ArmEvidence, Trial
 from .record import Record, budget_of
 
 SCHEMA = "specgate-sample/1"
@@ -35,21 +36,31 @@ class Samples:
     folder: Path | None
     facts: Callable[[], Mapping[str, Any]]
 
-    def take_over(self, records: Iterable[Record], inputs: Inputs, pair: PairInfo | None) -> None:
+    def take_over(
+        self,
+        timed: Sequence[tuple[Record, Sequence[str]]],
+        inputs: Inputs,
+        pair: PairInfo | None,
+    ) -> None:
         """Give records the trials of an earlier session, all of them or none.
 
         Their outputs must be those of this session's parity pass, token by token.
+
+        Args:
+            timed: what this session is to time, a prompt each, and its arms.
+            inputs, pair: that the sample depends on.
         """
-        records = list(records)
         stored = self._read(inputs, pair)
-        if not stored or any(record.rounds for record in records):
+        if not stored or any(record.rounds for record, _ in timed):
             return
-        found = [_arms(record, stored.get(_key(record), {})) for record in records]
-        if not all(found):
-            return
-        for record, arms in zip(records, found, strict=True):
+        try:
+            found = [_arms(record, names, stored[_key(record)]) for record, names in timed]
+        except (KeyError, TypeError, ValueError):
+            return  # another prompt, arm or output, or not as we write it: begin afresh
+        for (record, _), arms in zip(timed, found, strict=True):
             record.arms = {**record.arms, **arms}
             record.carried = record.rounds
+            record.carried_to = record.last_round
 
     def keep(self, records: Iterable[Record], inputs: Inputs, pair: PairInfo | None) -> None:
         """Keep the trials of an undecided measurement.
@@ -73,8 +84,8 @@ class Samples:
             return {}
         try:
             document = json.loads(self._path(inputs, pair).read_text(encoding="utf-8"))
-            return document["cases"] if document["schema"] == SCHEMA else {}
-        except (OSError, ValueError, KeyError, TypeError):
+            return dict(document["cases"]) if document["schema"] == SCHEMA else {}
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return {}  # none, or not one of ours: the measurement begins afresh
 
     def _path(self, inputs: Inputs, pair: PairInfo | None) -> Path:
@@ -82,7 +93,9 @@ class Samples:
         facts = self.facts()
         depends = {
             "environment": {name: facts.get(name) for name in _FACTS},
-            "models": [pair.target.digest, pair.draft.digest] if pair else None,
+            "models": [[model.digest, model.bytes] for model in (pair.target, pair.draft)]
+            if pair
+            else None,
             "engine": inputs.engine,
             "decoding": asdict(replace(inputs.decoding, max_tokens=0)),
             "chat_template_args": dict(inputs.chat_template_args),
@@ -113,19 +126,47 @@ def _stored(record: Record) -> dict[str, Any]:
     }
 
 
-def _arms(record: Record, stored: Mapping[str, Any]) -> dict[str, ArmEvidence]:
-    """The record's arms with the stored trials; none where an output is another one."""
+def _arms(
+    record: Record, names: Iterable[str], stored: Mapping[str, Any]
+) -> dict[str, ArmEvidence]:
+    """These arms of a record with the stored trials.
+
+    Raises:
+        KeyError: an arm was not timed then.
+        TypeError, ValueError: its output was another one, or a trial is malformed.
+    """
     arms = {}
-    for name, arm in record.arms.items():
-        kept = stored.get(name)
-        if kept is None:
-            continue
-        if kept["output"] != _output(arm.generation):
-            return {}
-        arms[name] = replace(arm, trials=tuple(_trial(fields) for fields in kept["trials"]))
+    for name in names:
+        arm, kept = record.arms[name], stored[name]
+        trials = tuple(_trial(fields) for fields in kept["trials"])
+        if kept["output"] != _output(arm.generation) or not trials:
+            raise ValueError(f"{name} gave another output, or was not timed")
+        rounds = [trial.round for trial in trials]
+        if rounds != sorted({*rounds}):
+            raise ValueError(f"rounds out of order: {rounds}")
+        arms[name] = replace(arm, trials=trials)
+    plain = {trial.round for trial in arms[PLAIN].trials}
+    if any(trial.round not in plain for arm in arms.values() for trial in arm.trials):
+        raise ValueError("a round without its plain run")
     return arms
 
 
+_WHOLE, _SECONDS = integer(1), number(above=0)
+_FIELDS: Mapping[str, Spec] = {
+    "round": _WHOLE,
+    "tokens": _WHOLE,
+    "ttft_s": _SECONDS,
+    "decode_s": optional(number(least=0)),
+    "e2e_s": _SECONDS,
+    "peak_memory_bytes": optional(integer(0)),
+    "accepted": optional(integer(0)),
+}
+
+
 def _trial(fields: Mapping[str, Any]) -> Trial:
-    first = fields["past_first_block"]
-    return Trial(**{**fields, "past_first_block": tuple(first) if first else None})
+    """Raises KeyError, TypeError or ValueError for what ``asdict`` never gave."""
+    values = {name: spec(fields[name]) for name, spec in _FIELDS.items()}
+    if (rest := fields["past_first_block"]) is not None:
+        tokens, seconds = rest
+        rest = _WHOLE(tokens), number(least=0)(seconds)
+    return Trial(**values, past_first_block=rest)

@@ -99,7 +99,7 @@ class Store:
 
     def fresh_campaign(self, inputs: Inputs) -> Campaign:
         """A campaign of its own that shares the loaded pair but no evidence."""
-        return Campaign(inputs, self)
+        return Campaign(inputs, self, alone=True)
 
     def campaigns(self) -> Iterable[Campaign]:
         """All campaigns, in the order they were asked for."""

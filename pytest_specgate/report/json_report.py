@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -148,8 +150,19 @@ def _blocks(blocks: Blocks) -> dict[str, Any]:
     }
 
 
-def _verdict(verdict: Verdict) -> dict[str, Any]:
-    return {
+def _finite(value: Any) -> Any:
+    """The value with null for what is no number of JSON: a gap to a token that cannot be."""
+    if isinstance(value, Mapping):
+        return {str(key): _finite(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    return value if value is None or isinstance(value, str | int) else str(value)
+
+
+def _verdict(verdict: Verdict) -> Any:
+    document = {
         "gate": verdict.gate,
         "subject": verdict.subject,
         "item": verdict.item,
@@ -166,3 +179,4 @@ def _verdict(verdict: Verdict) -> dict[str, Any]:
         "evidence": dict(verdict.evidence),
         "false_alarm": verdict.false_alarm,
     }
+    return _finite(document)

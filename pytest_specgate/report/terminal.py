@@ -75,8 +75,9 @@ def summary_lines(report: SessionReport, width: int) -> list[str]:
     rows = report.kind_rows()
     if rows:
         lines += ["", *_kind_table(rows, width)]
+    decided = all(verdict.status != "inconclusive" for verdict in report.verdicts)
     for pair in report.measured:
-        lines += _noise(pair.noise, width) + _spared(pair.trials)
+        lines += _noise(pair.noise, width) + _spared(pair.trials, decided=decided)
     for verdict in report.whole_verdicts:
         if verdict.status == "inconclusive" and not report.quiet:
             lines += ["", *_wrapped(shown(_undecided(report, verdict)), width)]
@@ -129,11 +130,12 @@ def _noise(floor: NoiseFloor | None, width: int) -> list[str]:
     return ["", *_wrapped(text, width)]
 
 
-def _spared(trials: tuple[int, int]) -> list[str]:
+def _spared(trials: tuple[int, int], *, decided: bool) -> list[str]:
     ran, most = trials
     if not 0 < ran < most:
         return []
-    return ["", f"{ran:,} of at most {most:,} timed trials were run: rounds end once decided."]
+    why = ": rounds end once decided" if decided else ""
+    return ["", f"{ran:,} of at most {most:,} timed trials were run{why}."]
 
 
 def _undecided(report: SessionReport, verdict: Verdict) -> str:

@@ -547,3 +547,127 @@ def test_control_characters_of_a_report_are_shown_escaped(project: pytest.Pytest
     result = project.runpytest(*OPTIONS[:3], report, "gates.yaml")
     assert result.ret == 0
     assert f"json report: {project.path}/{SHOWN}.json" in safe(result)
+
+
+# -- decoding options ------------------------------------------------------------------------------
+
+SEEN = """
+SEEN = []
+generate = FakePair.generate
+def noting(self, prompt, decoding, **options):
+    SEEN.append(decoding)
+    return generate(self, prompt, decoding, **options)
+PAIR.generate = noting.__get__(PAIR)
+def pytest_terminal_summary(terminalreporter):
+    for decoding in dict.fromkeys(SEEN):
+        terminalreporter.write_line(f"SEEN {decoding}")
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "marker", "expected"),
+    [
+        ("repetition_penalty: 1.3", "repetition_penalty=1.3", "repetition_penalty=1.3"),
+        ("presence_penalty: -1", "presence_penalty=-1", "presence_penalty=-1"),
+        ("frequency_penalty: 0.5", "frequency_penalty=0.5", "frequency_penalty=0.5"),
+        ("max_kv_size: 64", "max_kv_size=64", "max_kv_size=64"),
+        (
+            'logit_bias: {"7": 1, "5": -10}',
+            "logit_bias={7: 1, 5: -10}",
+            "logit_bias=((5, -10.0), (7,",
+        ),
+        ('logit_bias: {"5": -10}', 'logit_bias={"5": -10}', "logit_bias=((5, -10.0),)"),
+    ],
+)
+def test_options_of_the_sampler_reach_the_engine(
+    project: pytest.Pytester, session: Session, line: str, marker: str, expected: str
+) -> None:
+    """From the gates file and from a marker alike, and into the report."""
+    with_faults(project, SEEN)
+    with_gates(project, "parity: {}")
+    path = project.path / "gates.yaml"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("max_tokens: 8}", f"max_tokens: 8, {line}}}"), encoding="utf-8")
+    project.makepyfile(
+        test_own=f"""
+        import pytest
+
+        @pytest.mark.spec_parity
+        @pytest.mark.spec_inputs(prompts=["say a"], max_tokens=8, {marker})
+        def test_it(): pass
+        """
+    )
+    for where in ("gates.yaml", "test_own.py"):
+        result, report = session(where)
+        assert result.ret == 0
+        seen = [line for line in result.outlines if line.startswith("SEEN ")]
+        assert len(seen) == 1
+        assert expected in seen[0]
+        name = expected.partition("=")[0]
+        assert report["decoding"][name]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("repetition_penalty: 0", "repetition_penalty"),
+        ("presence_penalty: much", "presence_penalty"),
+        ("max_kv_size: 7", "max_kv_size"),
+        ("logit_bias: [5]", "logit_bias"),
+        ("logit_bias: {x: 1}", "logit_bias"),
+        ("logit_bias: {'-1': 1}", "logit_bias"),
+        ("logit_bias: {'5': .nan}", "logit_bias"),
+        ("logit_bias: {'5': 1, '05': 2}", "logit_bias"),
+    ],
+)
+def test_wrong_options_of_the_sampler(project: pytest.Pytester, line: str, words: str) -> None:
+    """Exit 4, with file, line and key."""
+    with_gates(project, "parity: {}")
+    path = project.path / "gates.yaml"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("max_tokens: 8}", f"max_tokens: 8, {line}}}"), encoding="utf-8")
+    result = project.runpytest(*OPTIONS)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "gates.yaml, line 3: decoding." + words in result.stderr.str()
+
+
+# -- gates that give what no gate should -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ("None", "it gave nothing (null) where a Verdict is due"),
+        ("True", "it gave true, a truth value where a Verdict is due"),
+        ("Verdict(self.name, subject, 'green', '')", "its verdict has the status 'green'"),
+        ("Verdict('parity', subject, 'passed', '')", "its verdict names the gate 'parity'"),
+    ],
+)
+def test_a_gate_that_gives_no_verdict(
+    project: pytest.Pytester, session: Session, given: str, words: str
+) -> None:
+    """Failed, of a file and of a marker, never passed and no traceback."""
+    with_faults(
+        project,
+        "class Odd(BaseGate):",
+        "    name = 'odd'",
+        "    needs = 'parity'",
+        "    def judge(self, evidence, options, subject):",
+        f"        return {given}",
+        "@pytest.hookimpl(optionalhook=True)",
+        "def pytest_specgate_gates():",
+        "    return [Odd()]",
+    )
+    with_gates(project, "odd: {}")
+    project.makepyfile(
+        test_own="""
+        import pytest
+
+        @pytest.mark.spec_odd
+        def test_it(): pass
+        """
+    )
+    result, report = session("gates.yaml", "test_own.py")
+    result.assert_outcomes(failed=2)
+    assert {v["reason"] for v in report["verdicts"]} == {f"the gate odd is at fault: {words}"}
+    assert "Traceback" not in result.stdout.str()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from .test_scripted_sessions import OPTIONS, project, with_gates
+from .test_scripted_sessions import OPTIONS, project, with_faults, with_gates
 
 __all__ = ["project"]
 
@@ -173,3 +173,46 @@ def test_wrong_options_are_told_once(project: pytest.Pytester) -> None:
     result = project.runpytest_subprocess("-n", "2", *OPTIONS, "--spec-rounds", "fast")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert result.stderr.str().count("--spec-rounds") == 1
+
+
+# -- undecided gates -------------------------------------------------------------------------------
+
+NOISY = """
+PAIR.seconds = lambda prompt, arm, n: 0.2 if arm == 'plain' else (0.1, 0.4)[n % 2]
+"""
+
+
+def rounds_of(report: dict[str, Any]) -> list[int]:
+    """The number of the last round of each prompt."""
+    return [case["arms"]["k=3"]["trials"][-1]["round"] for case in report["cases"]]
+
+
+def test_an_undecided_gate_of_a_worker_goes_on(project: pytest.Pytester, workers: Workers) -> None:
+    """The next session goes on with the worker's sample: with workers, without, run again."""
+    with_faults(project, NOISY)
+    with_gates(project, "parity: {}", "speedup: {min: 1.0}")
+    alone = ("-n", "1", "--spec-rounds=5:6")
+    _, report = workers(*alone)
+    assert rounds_of(report) == [6, 6]
+    result, report = workers(*alone, "--lf")
+    assert statuses(report) == {"gates.yaml::speedup": "inconclusive"}
+    assert rounds_of(report) == [12, 12]
+    result, report = workers("-n", "0", "--lf", "--spec-rounds=5:6")
+    assert statuses(report) == {"gates.yaml::speedup": "inconclusive"}
+    assert rounds_of(report) == [18, 18]
+    result, report = workers(*alone, "--lf", "--reruns=1", "--spec-on-inconclusive=fail")
+    assert result.ret == 1
+    assert rounds_of(report) == [30, 30]
+    assert len(report["verdicts"]) == 1
+    result.assert_outcomes(failed=1)
+
+
+def test_the_last_failed_of_a_group(project: pytest.Pytester, workers: Workers) -> None:
+    """Named as without workers, where xdist wrote a group behind the id."""
+    with_faults(project, NOISY)
+    with_gates(project, "parity: {}", "speedup: {min: 1.0}")
+    workers("--dist", "loadgroup", "--spec-rounds=6")
+    _, report = workers("-n", "0", "--lf", "--spec-rounds=6")
+    assert statuses(report) == {"gates.yaml::speedup": "inconclusive"}
+    _, report = workers("--dist", "loadgroup", "--lf", "--spec-rounds=6")
+    assert [name.partition("@")[0] for name in statuses(report)] == ["gates.yaml::speedup"]

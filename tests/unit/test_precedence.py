@@ -731,3 +731,13 @@ def test_every_argument_of_the_marker_reaches_what_is_measured(pytester: pytest.
     inputs, _ = builder().inputs(made, {})
     assert [prompt.text for prompt in inputs.prompts] == ["one", "two"]
     assert {field.name for field in fields(Decoding)} <= {key for _, key in values}
+
+
+NO_TOKENS = ("9" * 5000, 10**5000, True, None, "", "-1", -1, 1.0, (1,))
+
+
+@pytest.mark.parametrize("token", NO_TOKENS, ids=map(str, range(len(NO_TOKENS))))
+def test_a_bias_on_no_token(token: Any) -> None:
+    """A wrong key is a wrong value, however long."""
+    with pytest.raises(ConfigError, match=r"^here: decoding.logit_bias must be a mapping"):
+        checked("decoding", "logit_bias", [(token, 1.0)], "here", Path())

@@ -64,6 +64,29 @@ GOOD = Generation(
         ({"e2e_s": "1"}, "e2e_s must be a number, found the text '1'"),
         ({"e2e_s": 0.9}, "times out of order: 0.5 s, 1.0 s, 0.9 s in all"),
         ({"token_times_s": (0.0, 0.5, 1.0)}, "times out of order: 0.0 s, 1.0 s, 1.0 s in all"),
+        ({"peak_memory_bytes": 5, "kv_bytes": (0, 7)}, None),
+        ({"kv_bytes": [3, 4]}, None),
+        (
+            {"peak_memory_bytes": "5 GB"},
+            "peak_memory_bytes and kv_bytes are counts of bytes, or None: "
+            "must be a whole number, found the text '5 GB'",
+        ),
+        (
+            {"peak_memory_bytes": -1},
+            "peak_memory_bytes and kv_bytes are counts of bytes, or None: "
+            "must be at least 0, found -1",
+        ),
+        (
+            {"kv_bytes": (1.5, 2)},
+            "peak_memory_bytes and kv_bytes are counts of bytes, or None: "
+            "must be a whole number, found 1.5",
+        ),
+        (
+            {"kv_bytes": 7},
+            "peak_memory_bytes and kv_bytes are counts of bytes, or None: "
+            "'int' object is not iterable",
+        ),
+        ({"kv_bytes": (1,)}, "kv_bytes are two counts, the target's and the draft's"),
         ({"text": None}, "text must be text, found nothing (null)"),
         ({"text": b"abc"}, "text must be text, found b'abc'"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import threading
@@ -550,6 +551,20 @@ def test_an_empty_session_is_a_whole_report(tmp_path: Path) -> None:
     assert (document["cases"], document["verdicts"], document["pair"]) == ([], [], None)
 
 
+def test_figures_that_json_has_no_number_for(tmp_path: Path) -> None:
+    """A gap of -inf, an interval without bounds, a path of another project's: strict JSON."""
+    odd = replace(
+        PARITY[0],
+        observed=math.nan,
+        spread=(-math.inf, math.inf),
+        evidence={"gaps": [1.0, math.inf], "3": {"where": Path("x")}},
+    )
+    write_json(make_report(verdicts=(odd,)), tmp_path / "out.json")
+    (verdict,) = strict((tmp_path / "out.json").read_text(encoding="utf-8"))["verdicts"]
+    assert (verdict["observed"], verdict["spread"]) == (None, [None, None])
+    assert verdict["evidence"] == {"gaps": [1.0, None], "3": {"where": "x"}}
+
+
 def test_a_pair_that_was_not_loaded_has_its_name() -> None:
     """As the user named it."""
     report = make_report()
@@ -857,6 +872,24 @@ def test_a_case_is_saved_and_read(tmp_path: Path) -> None:
     path = save_case(tmp_path / "failures", PARTED, WHOLE, ENVIRONMENT)
     assert path == tmp_path / "failures" / "sum-02.json"
     assert restored(path) == WHOLE
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_kv_size": 64},
+        {"repetition_penalty": 1.3},
+        {"presence_penalty": -0.5, "frequency_penalty": 1.0},
+        {"logit_bias": ((0, 2.5), (5, -10.0))},
+        {"logit_bias": ()},
+    ],
+)
+def test_a_case_with_options_of_the_sampler(tmp_path: Path, options: dict[str, Any]) -> None:
+    """JSON has texts for keys and no tuples; what is read is what was saved, and saved again."""
+    inputs = replace(WHOLE, decoding=replace(WHOLE.decoding, **options))
+    path = save_case(tmp_path, PARTED, inputs, {})
+    assert restored(path) == inputs
+    assert save_case(tmp_path, PARTED, restored(path), {}) == path
 
 
 def test_a_case_of_local_models(tmp_path: Path) -> None:
