@@ -12,18 +12,24 @@ _SPECIAL = re.compile(
     r"""[\\`*|~$]             # code, emphasis, cells, strikes, formulas
     | (?<![^\W_])_ | _(?![^\W_])  # emphasis too, but not within a word
     | \](?=[(\[:])            # the end of a link's text, or of what defines one
-    | ^[>#+-]                 # quotes, headings, lists
+    | <(?=[A-Za-z/!?])        # tags
+    | &(?=\#?\w+;)            # entities
     """,
     re.VERBOSE,
 )
+_BEGINS = re.compile(r"^(\d*)([>#+\-.)=])")  # quotes, headings, lists, underlines
 _MENTION = re.compile(r"(?<!\w)@(?=\w)")
 
 
-def escaped(text: str) -> str:
-    """One line that shows these characters and does nothing else; still readable raw."""
-    text = shown(text).replace("&", "&amp;").replace("<", "&lt;")
+def inline(text: str) -> str:
+    """Within a line: shows these characters and does nothing else; still readable raw."""
     # GitHub looks for mentions after it has undone escapes; a comment parts the two
-    return _MENTION.sub("@<!-- -->", _SPECIAL.sub(r"\\\g<0>", text))
+    return _MENTION.sub("@<!-- -->", _SPECIAL.sub(r"\\\g<0>", shown(text)))
+
+
+def escaped(text: str) -> str:
+    """The same at the beginning of a line."""
+    return _BEGINS.sub(r"\1\\\2", inline(text.strip()))
 
 
 def in_html(text: str) -> str:
@@ -36,7 +42,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     return [
         f"| {' | '.join(header)} |",
         "|" + " --- |" * len(header),
-        *(f"| {' | '.join(map(escaped, row))} |" for row in rows),
+        *(f"| {' | '.join(map(inline, row))} |" for row in rows),
     ]
 
 

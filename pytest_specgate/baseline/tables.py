@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..markdown_text import escaped, table
+from ..markdown_text import inline, table
 from ..text import count, gigabytes, shown
 from .compare import Compared
 from .document import Baseline
@@ -53,14 +53,14 @@ def compared_lines(compared: Compared, title: str) -> list[str]:
 
 def markdown_of(compared: Compared, title: str) -> list[str]:
     """The same for an issue, a pull request or a job's summary."""
-    lines = [f"### {escaped(title)}", ""]
+    lines = [f"### {inline(title)}", ""]
     rows = change_rows(compared)
     lines += table(CHANGES, rows) if rows else [NOTHING]
     if compared.figures:
         lines += ["", *table(FIGURES, figure_rows(compared))]
-    lines += ["", *(f"- **not comparable**: {escaped(reason)}" for reason in compared.apart)]
+    lines += ["", *(f"- **not comparable**: {inline(reason)}" for reason in compared.apart)]
     lines += [
-        f"- **{escaped(figure.name)} {figure.status}**: {escaped(figure.reason)}"
+        f"- **{inline(figure.name)} {figure.status}**: {inline(figure.reason)}"
         for figure in compared.figures
         if figure.status in ("failed", "inconclusive")
     ]

@@ -59,8 +59,10 @@ def _of(report: SessionReport, gate: str) -> list[Verdict]:
     return [verdict for verdict in report.whole_verdicts if verdict.gate == gate]
 
 
-def _by_gate(gate: str) -> Found:
-    return "not measured", f"the gate {gate} measures it"
+def _by_gate(*gates: str) -> Found:
+    one = len(gates) == 1
+    words = f"the gate {gates[0]} measures" if one else f"the gates {' and '.join(gates)} measure"
+    return "not measured", f"{words} it"
 
 
 def _tokenizers(report: SessionReport) -> Found:
@@ -209,7 +211,7 @@ def _faster(report: SessionReport) -> Found:
     speedup, latency = _of(report, "speedup"), _of(report, "latency")
     if not speedup or not latency:
         missing = [name for name, of in (("speedup", speedup), ("latency", latency)) if not of]
-        return _by_gate(" and ".join(missing))
+        return _by_gate(*missing)
     ks = list(dict.fromkeys(verdict.subject for verdict in (*speedup, *latency)))
     at = {k: [v for v in (*speedup, *latency) if v.subject == k] for k in ks}
     good = [k for k in ks if all(v.status == "passed" for v in at[k])]

@@ -8,7 +8,7 @@ from pathlib import Path
 from ..baseline.tables import CHANGES, FIGURES, NOTHING
 from ..files import write_whole
 from ..gates.base import Verdict
-from ..markdown_text import code_block, escaped, in_html, table
+from ..markdown_text import code_block, escaped, in_html, inline, table
 from ..text import count, gigabytes
 from . import words
 from .checklist import checklist
@@ -70,7 +70,7 @@ def _gates(report: SessionReport) -> list[str]:
 def _baseline(verdict: Verdict) -> list[str]:
     """What changed since the baseline, then each figure beside the stored one."""
     found = verdict.evidence
-    lines = [f"### Against {escaped(found['baseline'])} ({escaped(verdict.subject)})", ""]
+    lines = [f"### Against {inline(found['baseline'])} ({inline(verdict.subject)})", ""]
     changes = [(c["name"], c["then"] or "-", c["now"] or "-") for c in found["changes"]]
     lines += table(CHANGES, changes) if changes else [NOTHING]
     figures = [
@@ -79,7 +79,7 @@ def _baseline(verdict: Verdict) -> list[str]:
     ]
     lines += ["", *table(FIGURES, figures)] if figures else []
     apart = found["not_comparable"]
-    return [*lines, *([""] if apart else []), *(f"- not comparable: {escaped(w)}" for w in apart)]
+    return [*lines, *([""] if apart else []), *(f"- not comparable: {inline(w)}" for w in apart)]
 
 
 def _kinds(report: SessionReport) -> list[str]:
@@ -126,5 +126,5 @@ def _noise(report: SessionReport) -> Iterator[list[str]]:
 
 
 def _checklist(report: SessionReport) -> list[str]:
-    lines = [f"- {_MARKS[check.state]} {escaped(check.text)}" for check in checklist(report)]
+    lines = [f"- {_MARKS[check.state]} {inline(check.text)}" for check in checklist(report)]
     return ["### Decision checklist", "", *lines]

@@ -173,3 +173,17 @@ def test_wrong_options_are_told_once(project: pytest.Pytester) -> None:
     result = project.runpytest_subprocess("-n", "2", *OPTIONS, "--spec-rounds", "fast")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert result.stderr.str().count("--spec-rounds") == 1
+
+
+def test_one_process_reports_to_github(
+    project: pytest.Pytester, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One report in the summary and one annotation a failure, at the line that workers collected."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(project.path / "summary.md"))
+    with_gates(project, "parity: {}", "acceptance: {min: 1}")
+    result, _ = workers("gates.yaml")
+    (line,) = (line for line in result.outlines if line.startswith("::"))
+    assert line.startswith("::error file=gates.yaml,line=6,title=specgate%3A acceptance (k=3) fail")
+    text = (project.path / "summary.md").read_text(encoding="utf-8")
+    assert text.count("## specgate: failed\n") == 1
