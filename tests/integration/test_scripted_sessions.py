@@ -602,7 +602,7 @@ def test_outside_github(project: pytest.Pytester, session: Session) -> None:
     assert "::error" not in result.stdout.str()
     assert "summary" not in result.stdout.str().replace("short test summary", "")
     left = {path.name for path in project.path.iterdir()} - before
-    assert left <= {"out.json", ".pytest_cache", "__pycache__"}
+    assert left <= {"out.json", ".pytest_cache", "__pycache__", ".benchmarks"}
 
 
 @pytest.mark.parametrize("args", [("--collect-only", "gates.yaml"), ("test_plain.py",)])

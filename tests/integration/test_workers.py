@@ -178,7 +178,7 @@ def test_wrong_options_are_told_once(project: pytest.Pytester) -> None:
 def test_one_process_reports_to_github(
     project: pytest.Pytester, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One report in the summary and one annotation a failure, at the line that workers collected."""
+    """One report in the summary, one annotation a failure, at the line that workers collected."""
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(project.path / "summary.md"))
     with_gates(project, "parity: {}", "acceptance: {min: 1}")
