@@ -41,6 +41,7 @@ class Judge:
         self._environment: dict[str, Any] | None = None
         self._timed: dict[int, set[tuple[str, str, str]]] = {}
         self._rounds: dict[int, Measure] = {}
+        self.places: dict[str, tuple[str, int | None]] = {}
 
     @property
     def verdicts(self) -> tuple[Verdict, ...]:
@@ -218,6 +219,7 @@ class Judge:
 
     def _record(self, item: pytest.Item, verdict: Verdict, inputs: Inputs) -> Verdict:
         """Keep a verdict, save a failing case, set the item's properties, tell the hook."""
+        self.places[item.nodeid] = item.location[:2]
         if verdict.status == "failed" and verdict.gate == "parity":
             verdict = self._save_failure(verdict, inputs)
         for part in verdict.parts:

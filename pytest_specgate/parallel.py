@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -29,12 +29,14 @@ class Findings:
     Attributes:
         used: some test was given a pair, whether or not a gate judged it.
         facts: the recorded environment; None where nothing was loaded.
+        places: item -> file and line that asked for it.
     """
 
     verdicts: tuple[Verdict, ...] = ()
     measured: tuple[MeasuredPair, ...] = ()
     used: bool = False
     facts: Mapping[str, Any] | None = None
+    places: Mapping[str, tuple[str, int | None]] = field(default_factory=dict)
 
 
 def is_worker(config: pytest.Config) -> bool:
@@ -80,7 +82,9 @@ def joined(parts: Iterable[Findings]) -> Findings:
     facts = [part.facts for part in parts if part.facts]
     most = max(facts, key=len, default=None)  # of one that has loaded the pair
     used = any(part.used for part in parts)
-    return Findings(tuple(verdicts.values()), tuple(map(_one_pair, groups.values())), used, most)
+    measured = tuple(map(_one_pair, groups.values()))
+    places = {item: place for part in parts for item, place in part.places.items()}
+    return Findings(tuple(verdicts.values()), measured, used, most, places)
 
 
 def _group(inputs: Inputs) -> str:

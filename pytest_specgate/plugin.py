@@ -54,6 +54,7 @@ _OPTIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("keep-failed-baseline", "store a session that failed, too", {"action": "store_true"}),
     ("baseline-dir", "folder of baselines (default: .specgate/baselines)", {"metavar": "DIR"}),
     ("noise", "time the plain path twice: the machine's own noise", {"action": "store_true"}),
+    ("checklist", "end with what a decision for a pair takes", {"action": "store_true"}),
     ("budget", "most time for measuring, such as 10m", {"metavar": "TIME"}),
     ("chat-template-args", "arguments of the chat template", {"metavar": "JSON"}),
     ("trust-remote-code", "let a model run code of its own", {"action": "store_true"}),

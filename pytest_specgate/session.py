@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -33,9 +34,10 @@ from .measure.samples import Samples
 from .measure.store import Other, Store
 from .prompts import builtin
 from .registry import Registry
+from .report.github import add_to_summary, error_lines
 from .report.progress import Progress
 from .report.session_report import SessionReport, session_status
-from .report.terminal import coloured, summary_lines
+from .report.terminal import checklist_lines, coloured, summary_lines
 from .saved_case import read_case
 from .text import shown, shown_lines
 
@@ -434,7 +436,12 @@ class SpecSession:
             self._notes.append("a worker ended early: what it had measured is lost")
 
     def _findings(self) -> parallel.Findings:
-        own = parallel.Findings(self.judge.verdicts, self.judge.measured(), self._store.used)
+        own = parallel.Findings(
+            self.judge.verdicts,
+            self.judge.measured(),
+            self._store.used,
+            places=self.judge.places,
+        )
         return parallel.joined([own, *self._workers]) if self._workers else own
 
     def finish(self, exitstatus: int) -> bool:
@@ -463,12 +470,15 @@ class SpecSession:
             verdicts=found.verdicts,
             quiet=self._options.on_inconclusive == "pass",
             item_names={name: gate.item for name, gate in self.registry.gates.items()},
+            places=found.places,
         )
         if idle:
             self._notes.append(
                 "ERROR: --spec-require: nothing was judged: what was collected was skipped"
             )
         written = self._save_baseline(exitstatus)
+        if written and self._save:
+            self._report = replace(self._report, stored=self._save.path.stem)
         for request in self._options.reports:
             try:
                 self.registry.reports[request.kind](self._report, request.path)
@@ -476,6 +486,8 @@ class SpecSession:
             except OSError as error:
                 written = False
                 self._notes.append(shown(f"ERROR: {request.origin}: cannot be written: {error}"))
+        if note := add_to_summary(self._report, os.environ):
+            self._notes.append(shown(note))
         return written and not idle
 
     def _save_baseline(self, exitstatus: int) -> bool:
@@ -520,8 +532,13 @@ class SpecSession:
         reporter.ensure_newline()
         reporter.section("specgate")
         writer = self._config.get_terminal_writer()
-        for line in [*summary_lines(self._report, writer.fullwidth), *self._notes]:
+        lines = summary_lines(self._report, writer.fullwidth)
+        if self._options.checklist:
+            lines += checklist_lines(self._report, writer.fullwidth)
+        for line in [*lines, *self._notes]:
             reporter.write_line(coloured(line, writer.markup))
+        for line in error_lines(self._report, self._config.rootpath, os.environ):
+            reporter.write_line(line)
 
 
 def _fail(message: object) -> NoReturn:

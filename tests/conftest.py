@@ -21,6 +21,13 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.fixture(autouse=True)
+def outside_github(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sessions under test write nothing into the job that may be running these tests."""
+    for name in ("GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE"):
+        monkeypatch.delenv(name, raising=False)
+
+
 @pytest.fixture(scope="session")
 def constructed(
     tmp_path_factory: pytest.TempPathFactory,

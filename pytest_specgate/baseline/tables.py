@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ..markdown_text import inline, table
 from ..text import count, gigabytes, shown
 from .compare import Compared
 from .document import Baseline
@@ -52,33 +53,18 @@ def compared_lines(compared: Compared, title: str) -> list[str]:
 
 def markdown_of(compared: Compared, title: str) -> list[str]:
     """The same for an issue, a pull request or a job's summary."""
-    lines = [f"### {_escaped(title)}", ""]
+    lines = [f"### {inline(title)}", ""]
     rows = change_rows(compared)
-    lines += markdown_table(CHANGES, rows) if rows else [NOTHING]
+    lines += table(CHANGES, rows) if rows else [NOTHING]
     if compared.figures:
-        lines += ["", *markdown_table(FIGURES, figure_rows(compared))]
-    lines += ["", *(f"- **not comparable**: {_escaped(reason)}" for reason in compared.apart)]
+        lines += ["", *table(FIGURES, figure_rows(compared))]
+    lines += ["", *(f"- **not comparable**: {inline(reason)}" for reason in compared.apart)]
     lines += [
-        f"- **{figure.name} {figure.status}**: {_escaped(figure.reason)}"
+        f"- **{inline(figure.name)} {figure.status}**: {inline(figure.reason)}"
         for figure in compared.figures
         if figure.status in ("failed", "inconclusive")
     ]
     return lines
-
-
-def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A table of GitHub's Markdown; what cells hold cannot end a row or begin a tag."""
-    return [
-        f"| {' | '.join(header)} |",
-        "|" + " --- |" * len(header),
-        *(f"| {' | '.join(map(_escaped, row))} |" for row in rows),
-    ]
-
-
-def _escaped(text: str) -> str:
-    for char in "\\`*_[]<>|#":
-        text = text.replace(char, f"\\{char}" if char != "<" else "&lt;")
-    return shown(text)
 
 
 def shown_baseline(baseline: Baseline) -> list[str]:

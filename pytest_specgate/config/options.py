@@ -97,6 +97,7 @@ class Options:
     save_baseline: SaveOption | None = None
     against: AgainstOption | None = None
     noise: bool = False
+    checklist: bool = False
     budget_s: float | None = None
     reports: tuple[ReportRequest, ...] = field(default=())
 
@@ -477,6 +478,7 @@ def read_options(config: pytest.Config, report_kinds: Collection[str]) -> Option
             anyway=bool(option("keep_failed_baseline")),
         ),
         noise=_truth("noise", option("noise"), _ini(config, "noise"), ini_place),
+        checklist=_truth("checklist", option("checklist"), _ini(config, "checklist"), ini_place),
         budget_s=_duration(*budget) if (budget := text_and_origin("budget")) else None,
         reports=tuple(reports),
     )

@@ -90,7 +90,7 @@ class BaselineGate(BaseGate):
             "limit_text": "no worse",
             "evidence_text": count(len(found.common), "prompt"),
             "details": _details(found),
-            "evidence": _as_json(found, f"{self.name} {name}"),
+            "evidence": _as_json(found, name),
         }
         if found.apart or not found.figures:
             why = "; ".join(found.apart) or "no prompt is in both"

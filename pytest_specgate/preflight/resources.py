@@ -12,7 +12,7 @@ from ..text import gigabytes
 from .finding import Finding, Subject
 
 _PADDING = 1024  # rows that a trained model may have beyond its vocabulary, never proposed
-_CLEARLY_SMALLER = 0.5
+CLEARLY_SMALLER = 0.5  # share of the target's bytes
 _NEAR_LIMIT = 0.9
 
 
@@ -56,7 +56,7 @@ def draft_is_smaller(subject: Subject) -> Iterator[Finding]:
             "it is the target itself: nothing is rejected, so no cache is ever rewound",
             "Use it to try the plugin, not to gate a pair.",
         )
-    elif draft.bytes > _CLEARLY_SMALLER * target.bytes:
+    elif draft.bytes > CLEARLY_SMALLER * target.bytes:
         yield Finding(
             "warning",
             "draft size",

@@ -12,6 +12,8 @@ __all__ = ["SessionReport", "builtin_reports"]
 
 def builtin_reports() -> Mapping[str, Callable[[SessionReport, Path], None]]:
     """Kind -> what writes it."""
+    from .csv_report import write_csv
     from .json_report import write_json
+    from .markdown import write_markdown
 
-    return {"json": write_json}
+    return {"csv": write_csv, "json": write_json, "markdown": write_markdown}

@@ -16,6 +16,7 @@ from ..gates.base import Verdict
 from ..measure.blocks import Blocks
 from ..measure.evidence import ArmEvidence, CaseEvidence
 from ..stats import NoiseFloor
+from .checklist import checklist
 from .session_report import MeasuredPair, SessionReport
 
 SCHEMA = "specgate-report/1"
@@ -36,6 +37,10 @@ def report_document(report: SessionReport) -> dict[str, Any]:
         "further_pairs": [_pair(pair) for pair in report.measured[1:]],
         "false_alarm_at_most": report.false_alarm,
         "verdicts": [_verdict(verdict) for verdict in report.verdicts],
+        "checklist": [
+            {"name": check.name, "state": check.state, "note": check.note}
+            for check in checklist(report)
+        ],
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..config.plan import Inputs
@@ -53,6 +53,8 @@ class SessionReport:
         verdicts: in the order they were reached.
         item_names: gate -> the name of its test item.
         quiet: what is undecided is not explained to a person, as the user wished.
+        stored: the file of the baseline that this session was stored as; None where it was not.
+        places: item -> the file that asked for it, relative to the rootdir, and its line from 0.
     """
 
     status: SessionStatus
@@ -61,11 +63,18 @@ class SessionReport:
     verdicts: tuple[Verdict, ...]
     item_names: Mapping[str, str]
     quiet: bool = False
+    stored: str | None = None
+    places: Mapping[str, tuple[str, int | None]] = field(default_factory=dict)
 
     @property
     def false_alarm(self) -> float:
         """At most this chance that any verdict is a false failure."""
         return chance_of_false_alarm([verdict.false_alarm for verdict in self.verdicts])
+
+    @property
+    def decided(self) -> bool:
+        """No verdict is open."""
+        return all(verdict.status != "inconclusive" for verdict in self.verdicts)
 
     @property
     def whole_verdicts(self) -> list[Verdict]:

@@ -139,54 +139,86 @@ class TestPlugin:
 class TestWorkflow:
     @pytest.fixture
     def workflow(self) -> dict[Any, Any]:
-        path = EXAMPLES / "github-actions" / "specgate.yml"
+        path = EXAMPLES / "ci" / "specgate.yml"
         loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
         assert isinstance(loaded, dict)
         return loaded
 
-    def test_it_runs_weekly_and_when_requirements_change(self, workflow: dict[Any, Any]) -> None:
+    def command(self, workflow: dict[Any, Any], job: str) -> list[str]:
+        """The words of a job's gate behind ``pytest``."""
+        (step,) = [s for s in workflow["jobs"][job]["steps"] if s.get("name") == "Gate"]
+        words = shlex.split(step["run"])
+        return words[words.index("pytest") + 1 :]
+
+    def test_it_runs_nightly_and_when_requirements_change(self, workflow: dict[Any, Any]) -> None:
         triggers = workflow[True]  # what YAML 1.1 makes of the key "on"
-        assert len(triggers["schedule"]) == 1
+        assert [entry["cron"] for entry in triggers["schedule"]] == ["17 4 * * *"]
         assert "requirements*.txt" in triggers["pull_request"]["paths"]
 
-    def test_its_gate_step_demands_a_verdict(self, workflow: dict[Any, Any]) -> None:
-        (gate,) = [s["run"] for s in workflow["jobs"]["gate"]["steps"] if s.get("name") == "Gate"]
+    @pytest.mark.parametrize(
+        ("job", "judges"),
+        [("nightly", "--spec-baseline main"), ("upgrade", "--spec-against $MLX_LM_CANDIDATE")],
+    )
+    def test_its_gates_demand_a_verdict(
+        self, workflow: dict[Any, Any], job: str, judges: str
+    ) -> None:
+        command = " ".join(self.command(workflow, job))
         for part in (
-            '--spec-target "$SPEC_TARGET"',
-            '--spec-draft "$SPEC_DRAFT"',
+            judges,
+            "--spec-target $SPEC_TARGET",
+            "--spec-draft $SPEC_DRAFT",
             "--spec-require",
             "--spec-on-inconclusive fail",
             "--spec-report json:specgate.json",
             "--junitxml=specgate.xml",
         ):
-            assert part in gate
+            assert part in command
+
+    def test_no_job_runs_on_every_event(self, workflow: dict[Any, Any]) -> None:
+        """The nightly one not for a pull request; the other not for a fork, whose code is alien."""
+        jobs = workflow["jobs"]
+        assert jobs["nightly"]["if"] == "github.event_name != 'pull_request'"
+        assert "head.repo.full_name == github.repository" in jobs["upgrade"]["if"]
 
     @pytest.mark.parametrize(
         ("rounds", "status", "code"), [(5, "passed", 0), (2, "inconclusive", 1)]
     )
-    def test_an_undecided_gate_stops_the_upgrade(
+    def test_the_nightly_gate_against_what_was_stored(
         self,
         workflow: dict[Any, Any],
         pytester: pytest.Pytester,
+        monkeypatch: pytest.MonkeyPatch,
         rounds: int,
         status: str,
         code: int,
     ) -> None:
         """The step's own arguments, on the scripted engine; two rounds decide no speedup."""
         copy("plugin", pytester)
-        steps = {step.get("name"): step for step in workflow["jobs"]["gate"]["steps"]}
-        command = shlex.split(steps["Gate"]["run"])
+        monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(pytester.path / "summary.md"))
         models = {"$SPEC_TARGET": "scripted/target", "$SPEC_DRAFT": "scripted/draft"}
-        arguments = [models.get(word, word) for word in command[command.index("pytest") + 1 :]]
-        result = pytester.runpytest("--spec-engine=scripted", f"--spec-rounds={rounds}", *arguments)
+        arguments = [models.get(word, word) for word in self.command(workflow, "nightly")]
+        pair = [f"--spec-{role}=scripted/{role}" for role in ("target", "draft")]
+        engine = "--spec-engine=scripted"
+        stored = pytester.runpytest(engine, *pair, "--spec-save-baseline=main")
+        assert stored.ret == pytest.ExitCode.OK
+        result = pytester.runpytest(engine, f"--spec-rounds={rounds}", *arguments)
         assert result.ret == code
         report = json.loads((pytester.path / "specgate.json").read_text(encoding="utf-8"))
         assert report["status"] == status
+        assert "baseline" in {verdict["gate"] for verdict in report["verdicts"]}
+        summary = (pytester.path / "summary.md").read_text(encoding="utf-8")
+        assert f"## specgate: {status}\n" in summary
+        assert "### Against main (k=" in summary
 
-    def test_the_evidence_is_kept_after_a_failure(self, workflow: dict[Any, Any]) -> None:
-        last = workflow["jobs"]["gate"]["steps"][-1]
+    @pytest.mark.parametrize("job", ["nightly", "upgrade"])
+    def test_the_evidence_is_kept_after_a_failure(self, workflow: dict[Any, Any], job: str) -> None:
+        """All that the gate was told to write."""
+        last = workflow["jobs"][job]["steps"][-1]
         assert last["if"] == "always()"
-        assert {"specgate.json", "specgate.xml"} <= set(last["with"]["path"].split())
+        words = self.command(workflow, job)
+        written = {word.partition(":")[2] for word in words if ":specgate" in word}
+        assert written
+        assert written | {"specgate.xml"} <= set(last["with"]["path"].split())
 
 
 class TestMakeSmollm2:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -671,3 +672,116 @@ def test_a_gate_that_gives_no_verdict(
     result.assert_outcomes(failed=2)
     assert {v["reason"] for v in report["verdicts"]} == {f"the gate odd is at fault: {words}"}
     assert "Traceback" not in result.stdout.str()
+
+
+# -- GitHub ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def in_github(project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A job of GitHub Actions that checked out the project; gives the file of its summary."""
+    summary = project.path / "summary.md"
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(project.path))
+    return summary
+
+
+OWN_TEST = """
+import pytest
+
+
+@pytest.mark.spec_acceptance(min=1)
+def test_marked(): pass
+"""
+
+
+def test_a_job_of_github(project: pytest.Pytester, session: Session, in_github: Path) -> None:
+    """Failures at the lines that asked for them, passes not; the report in the summary."""
+    with_gates(project, "parity: {}", "speedup: {min: 50}")
+    project.makepyfile(test_own=OWN_TEST)
+    result, report = session("--spec-rounds=5", "gates.yaml", "test_own.py")
+    assert report["status"] == "failed"
+    errors = [line for line in result.outlines if line.startswith("::")]
+    speedup, acceptance = sorted(errors)
+    assert speedup.startswith(
+        "::error file=gates.yaml,line=6,title=specgate%3A speedup (k=3) failed::"
+        "the speculative path is "
+    )
+    assert acceptance.startswith("::error file=test_own.py,line=4,title=specgate%3A acceptance")
+    text = in_github.read_text(encoding="utf-8")
+    assert text.startswith("\n## specgate: failed\n")
+    assert "<summary><b>speedup (k=3)</b>: the speculative path is " in text
+    result.stdout.fnmatch_lines("the report is in the job's summary")
+    session("--spec-rounds=5", "gates.yaml")
+    assert in_github.read_text(encoding="utf-8").count("\n## specgate: failed\n") == 2
+
+
+def test_outside_github(project: pytest.Pytester, session: Session) -> None:
+    """Nothing but what was asked for."""
+    with_gates(project, "speedup: {min: 50}")
+    before = {path.name for path in project.path.iterdir()}
+    result, _ = session("--spec-rounds=5", "gates.yaml")
+    result.assert_outcomes(failed=1)
+    assert "::error" not in result.stdout.str()
+    assert "summary" not in result.stdout.str().replace("short test summary", "")
+    left = {path.name for path in project.path.iterdir()} - before
+    assert left <= {"out.json", ".pytest_cache", "__pycache__", ".benchmarks"}
+
+
+@pytest.mark.parametrize("args", [("--collect-only", "gates.yaml"), ("test_plain.py",)])
+def test_a_session_that_judges_nothing_leaves_the_summary_alone(
+    project: pytest.Pytester, in_github: Path, args: tuple[str, ...]
+) -> None:
+    """Collecting alone, or tests of another kind."""
+    with_gates(project, "parity: {}")
+    project.makepyfile(test_plain="def test_it(): pass\n")
+    result = project.runpytest(*OPTIONS[:3], *args)
+    assert result.ret == 0
+    assert not in_github.exists()
+
+
+def test_a_summary_that_cannot_be_written(
+    project: pytest.Pytester, session: Session, in_github: Path
+) -> None:
+    """The session stays green and says so."""
+    in_github.mkdir()
+    with_gates(project, "parity: {}")
+    result, _ = session("gates.yaml")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines("the job's summary could not be written: *")
+
+
+# -- reports for people ----------------------------------------------------------------------------
+
+
+def test_the_checklist_is_shown_on_demand(project: pytest.Pytester, session: Session) -> None:
+    """By the option or the ini key, behind all that was measured; in the JSON report always."""
+    with_gates(project, "parity: {}", "speedup: {min: 0.1}")
+    result, report = session("--spec-rounds=5", "gates.yaml")
+    assert "Decision checklist" not in result.stdout.str()
+    assert len(report["checklist"]) == 10
+    for how in ("--spec-checklist", "-ospecgate_checklist=true"):
+        result, _ = session("--spec-rounds=5", how, "gates.yaml")
+        result.stdout.fnmatch_lines(
+            [
+                "kind *",
+                "Decision checklist",
+                "[[]?] tokenizers equal: not measured, the gate preflight measures it",
+                "[[]x] plain baseline warm and repeated: 5 rounds after a warm-up",
+                "[[]x] greedy parity: 2 prompts, token for token",
+                "json report: *",
+            ]
+        )
+
+
+def test_reports_of_every_kind(project: pytest.Pytester, session: Session) -> None:
+    """Side by side, each in its file."""
+    with_gates(project, "parity: {}", "speedup: {min: 0.1}")
+    more = ("--spec-report=markdown:out.md", "--spec-report=csv:out.csv")
+    session("--spec-rounds=5", *more, "--spec-save-baseline=main", "gates.yaml")
+    text = (project.path / "out.md").read_text(encoding="utf-8")
+    assert text.startswith("## specgate: passed\n")
+    assert "\n- [x] baseline stored for the next upgrade: main\n" in text
+    rows = (project.path / "out.csv").read_text(encoding="utf-8").splitlines()
+    assert len(rows) == 1 + 2 * 2 * 5  # prompts, arms, rounds

@@ -216,3 +216,17 @@ def test_the_last_failed_of_a_group(project: pytest.Pytester, workers: Workers) 
     assert statuses(report) == {"gates.yaml::speedup": "inconclusive"}
     _, report = workers("--dist", "loadgroup", "--lf", "--spec-rounds=6")
     assert [name.partition("@")[0] for name in statuses(report)] == ["gates.yaml::speedup"]
+
+
+def test_one_process_reports_to_github(
+    project: pytest.Pytester, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One report in the summary, one annotation a failure, at the line that workers collected."""
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(project.path / "summary.md"))
+    with_gates(project, "parity: {}", "acceptance: {min: 1}")
+    result, _ = workers("gates.yaml")
+    (line,) = (line for line in result.outlines if line.startswith("::"))
+    assert line.startswith("::error file=gates.yaml,line=6,title=specgate%3A acceptance (k=3) fail")
+    text = (project.path / "summary.md").read_text(encoding="utf-8")
+    assert text.count("## specgate: failed\n") == 1

@@ -322,7 +322,7 @@ def test_misspelt_option_of_a_gate(refused: Refused, gate: str, option: str) -> 
 @pytest.mark.parametrize(("gate", "option"), _OPTIONS)
 def test_option_given_twice_in_a_gate(refused: Refused, gate: str, option: str) -> None:
     value = GATES[gate].defaults[option]
-    given = "null" if value is None else value
+    given = "null" if value is None else getattr(value, "text", value)
     refused(
         f"version: 1\ngates:\n  {gate}:\n    {option}: {given}\n    {option}: {given}\n",
         5,

@@ -246,7 +246,9 @@ def test_the_built_in_gates_file_says_what_the_defaults_are() -> None:
     assert {gate.name: gate.options for gate in own.gates} == {
         name: gate.defaults for name, gate in GATES.items() if name in DEFAULT_GATES
     }
-    assert {*GATES} - {*DEFAULT_GATES} == {"acceptance", "reuse", "options", "ttft", "tpot"}
+    assert {*GATES} - {*DEFAULT_GATES} == {
+        *("acceptance", "reuse", "options", "ttft", "tpot", "baseline", "against"),
+    }
 
 
 def test_a_copied_gates_file_ranks_above_the_ini_file(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def config(*, gates: Any = (), engines: Any = (), reports: Any = ()) -> pytest.C
 
 BUILT_IN = [
     *("preflight", "parity", "speedup", "latency", "memory", "acceptance"),
-    *("reuse", "options", "ttft", "tpot"),
+    *("reuse", "options", "ttft", "tpot", "baseline", "against"),
 ]
 ISOLATION = Isolation("popen", "--spec-isolate popen", 7.0)
 
@@ -50,7 +50,7 @@ def test_what_comes_with_specgate() -> None:
     registry = Registry.gather(config())
     assert list(registry.gates) == BUILT_IN
     assert list(registry.engines) == ["mlx-lm"]
-    assert list(registry.reports) == ["json"]
+    assert list(registry.reports) == ["csv", "json", "markdown"]
     assert registry.isolation is None
 
 
