@@ -201,7 +201,7 @@ def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     if SESSION in node.config.stash or "specgate" in getattr(node, "workeroutput", {}):
-        _session(node.config).take_over(node)
+        _session(node.config).ending.take_over(node)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -255,13 +255,13 @@ def pytest_report_teststatus(
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     spec = session.config.stash.get(SESSION, None)
-    if spec and not spec.finish(exitstatus) and exitstatus == pytest.ExitCode.OK:
+    if spec and not spec.ending.finish(exitstatus) and exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     if session := config.stash.get(SESSION, None):
-        session.summarize(terminalreporter)
+        session.ending.summarize(terminalreporter)
 
 
 _FIXTURES = frozenset(

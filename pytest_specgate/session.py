@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -13,9 +11,7 @@ from typing import Any, NoReturn
 import pytest
 
 from . import demo, parallel
-from .baseline import Reference
-from .baseline.document import BaselineError, baseline_of
-from .baseline.files import Place, read, write
+from .compared import other_of, reference_of
 from .config.build import Builder, base_options
 from .config.gates_file import default_gates_file
 from .config.markers import gate_configs, inputs_layer, item_origin
@@ -23,7 +19,8 @@ from .config.options import Isolation, read_options
 from .config.plan import GateConfig, Inputs, Measure, Plan
 from .config.prompt_file import checked_prompts
 from .config.spec import ConfigError, Invalid
-from .engines.base import Engine, EngineError, Pair
+from .ending import Ending
+from .engines.base import EngineError, Pair
 from .gates.base import Verdict
 from .items import GateItem, GatesFile
 from .judging import Judge
@@ -31,13 +28,10 @@ from .measure.budget import Budget
 from .measure.evidence import Comparison, Evidence
 from .measure.lock import Busy, MachineLock, lock_path
 from .measure.samples import Samples
-from .measure.store import Other, Store
+from .measure.store import Store
 from .prompts import builtin
 from .registry import Registry
-from .report.github import add_to_summary, error_lines
 from .report.progress import Progress
-from .report.session_report import SessionReport, session_status
-from .report.terminal import checklist_lines, coloured, summary_lines
 from .saved_case import read_case
 from .text import shown, shown_lines
 
@@ -79,63 +73,23 @@ class SpecSession:
             preflight=not self._options.no_preflight,
             budget=Budget(self._options.budget_s),
             noise=self._options.noise,
-            reference=self._reference(),
-            against=self._against(),
+            reference=reference_of(self._options, lambda: self.judge.facts()),
+            against=other_of(self._options, config),
             facts=lambda: self.judge.facts(),
             samples=Samples(self._sample_folder(), lambda: self.judge.facts()),
             lock=MachineLock(lock_path(self._elsewhere()), waiting=self._progress.waiting),
         )
         self.judge = Judge(config, self.registry, self._store)
-        self._workers: list[parallel.Findings] = []
         self._plans: dict[Path, Plan] = {}
         self._base: Plan | None = None
         self._default_file: Path | None = None
-        self._report: SessionReport | None = None
-        save = self._options.save_baseline
-        self._save = Place.of(save.path, update=save.update) if save else None
-        self._notes: list[str] = []
+        self.ending = Ending(config, self._options, self.registry, self._store, self.judge)
         if self._options.replay:
             self._plan_replay(self._options.replay)
         else:
             self._plan_gates()
         if not self._plans:
             self._builder.inputs({}, {})  # wrong options are told also where nothing is gated
-
-    def _reference(self) -> Reference | None:
-        """What --spec-baseline names; a file that cannot be used fails the gate, not the start."""
-        asked = self._options.baseline
-        if asked is None:
-            return None
-        try:
-            found, problem = read(asked.path), None
-        except BaselineError as error:
-            found, problem = None, str(error)
-        return Reference(asked.name, found, problem, lambda: self.judge.facts())
-
-    def _against(self) -> Other | None:
-        """What --spec-against names; its environment is made when it is first needed."""
-        asked = self._options.against
-        if asked is None:
-            return None
-        timeout = self._options.isolation.timeout_s if self._options.isolation else None
-        folder = self._environments()
-
-        def make() -> Engine:
-            from .engines.environments import python_of
-            from .engines.isolated import IsolatedEngine
-
-            spec = asked.spec
-            if spec is None and asked.requirement is not None:
-                spec = f"popen//python={python_of(asked.requirement, folder)}"
-            return IsolatedEngine(spec or "popen", timeout)
-
-        return Other(asked.name, make)
-
-    def _environments(self) -> Path:
-        """Where environments are kept: pytest's cache, or a temporary folder where that is off."""
-        cache = getattr(self._config, "cache", None)
-        name = "specgate-environments"
-        return Path(cache.mkdir(name)) if cache else Path(tempfile.gettempdir()) / name
 
     def _sample_folder(self) -> Path | None:
         """In pytest's cache, so that --cache-clear forgets samples too; None without one."""
@@ -425,120 +379,6 @@ class SpecSession:
         """The recorded environment, with the pair of a test."""
         self.pair(item)
         return dict(self.judge.facts())
-
-    # -- report ----------------------------------------------------------------------------------
-
-    def take_over(self, node: Any) -> None:
-        """A worker of pytest-xdist has ended."""
-        if (found := parallel.handed_over(node)) is not None:
-            self._workers.append(found)
-        else:
-            self._notes.append("a worker ended early: what it had measured is lost")
-
-    def _findings(self) -> parallel.Findings:
-        own = parallel.Findings(
-            self.judge.verdicts,
-            self.judge.measured(),
-            self._store.used,
-            places=self.judge.places,
-        )
-        return parallel.joined([own, *self._workers]) if self._workers else own
-
-    def finish(self, exitstatus: int) -> bool:
-        """End engines, write the reports asked for; False when the session may not be green."""
-        self._store.close()
-        if self._config.option.collectonly or exitstatus == pytest.ExitCode.USAGE_ERROR:
-            return True
-        try:
-            self.judge.keep_samples()
-        except OSError as error:
-            self._notes.append(shown(f"the undecided sample could not be kept: {error}"))
-        found = self._findings()
-        if parallel.is_worker(self._config):
-            facts = self.judge.facts() if found.used else None
-            parallel.hand_over(self._config, replace(found, facts=facts))
-            return True
-        self._remember(found.verdicts)
-        interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
-        idle = self._options.require and not found.verdicts and not found.used
-        if not (found.verdicts or found.measured or self._options.reports or idle):
-            return True
-        self._report = SessionReport(
-            status=session_status(found.verdicts, interrupted=interrupted),
-            environment=found.facts or self.judge.facts(),
-            measured=found.measured,
-            verdicts=found.verdicts,
-            quiet=self._options.on_inconclusive == "pass",
-            item_names={name: gate.item for name, gate in self.registry.gates.items()},
-            places=found.places,
-        )
-        if idle:
-            self._notes.append(
-                "ERROR: --spec-require: nothing was judged: what was collected was skipped"
-            )
-        written = self._save_baseline(exitstatus)
-        if written and self._save:
-            self._report = replace(self._report, stored=self._save.path.stem)
-        for request in self._options.reports:
-            try:
-                self.registry.reports[request.kind](self._report, request.path)
-                self._notes.append(shown(f"{request.kind} report: {request.path}"))
-            except OSError as error:
-                written = False
-                self._notes.append(shown(f"ERROR: {request.origin}: cannot be written: {error}"))
-        if note := add_to_summary(self._report, os.environ):
-            self._notes.append(shown(note))
-        return written and not idle
-
-    def _save_baseline(self, exitstatus: int) -> bool:
-        """Store the session; False where that was asked for and could not be done."""
-        if self._save is None or self._options.save_baseline is None or self._report is None:
-            return True
-        report = self._report
-        whole = exitstatus == pytest.ExitCode.OK and report.status in ("passed", "inconclusive")
-        if not whole and not self._options.save_baseline.anyway:
-            why = "not green" if report.status == "passed" else report.status
-            self._notes.append(
-                f"ERROR: no baseline was stored: the session is {why} "
-                "(--spec-keep-failed-baseline stores it all the same)"
-            )
-            return False
-        if len(report.measured) != 1:
-            self._notes.append(
-                f"ERROR: no baseline was stored: it takes one pair with one set of options, found "
-                f"{len(report.measured)}"
-            )
-            return False
-        (pair,) = report.measured
-        found = baseline_of(pair.cases, pair.inputs, pair.info, report.environment, report.verdicts)
-        try:
-            write(self._save, found)
-        except BaselineError as error:
-            self._notes.append(shown(f"ERROR: --spec-save-baseline: {error}"))
-            return False
-        self._notes.append(shown(f"baseline: {self._save.path}"))
-        return True
-
-    def _remember(self, verdicts: Iterable[Verdict]) -> None:
-        """An undecided item is worth running again: ``--lf`` selects it beside the failed ones."""
-        again = getattr(self._config.pluginmanager.get_plugin("lfplugin"), "lastfailed", None)
-        if isinstance(again, dict):
-            again |= {v.item: True for v in verdicts if v.status == "inconclusive"}
-
-    def summarize(self, reporter: Any) -> None:
-        """Write the section behind pytest's own summary."""
-        if self._report is None:
-            return
-        reporter.ensure_newline()
-        reporter.section("specgate")
-        writer = self._config.get_terminal_writer()
-        lines = summary_lines(self._report, writer.fullwidth)
-        if self._options.checklist:
-            lines += checklist_lines(self._report, writer.fullwidth)
-        for line in [*lines, *self._notes]:
-            reporter.write_line(coloured(line, writer.markup))
-        for line in error_lines(self._report, self._config.rootpath, os.environ):
-            reporter.write_line(line)
 
 
 def _fail(message: object) -> NoReturn:

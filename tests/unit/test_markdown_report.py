@@ -137,7 +137,7 @@ def test_noise_trials_and_false_alarms() -> None:
     measured = replace(report.measured[0], noise=floor, trials=(30, 72))
     text = markdown(replace(report, measured=(measured,)))
     assert "\n\nnoise: plain against plain 1.00x [0.98, 1.02], CV 6.0% a trial, drift " in text
-    assert "\n\n30 of at most 72 timed trials were run: rounds end once decided.\n" in text
+    assert "\n\n30 of at most 72 timed trials were run.\n" in text
     assert text.endswith("\n\nChance of a false alarm in this session: at most 6.0%.\n")
 
 
