@@ -6,12 +6,14 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from pytest_specgate.config.plan import Inputs, Measure
 from pytest_specgate.engines.base import Engine, EngineError
+from pytest_specgate.measure import rounds
 from pytest_specgate.measure.budget import Budget
 from pytest_specgate.measure.campaign import Campaign
 from pytest_specgate.measure.evidence import AGAIN, PLAIN, Evidence, arm_name
@@ -23,6 +25,12 @@ KS = (1, 2, 3, 5)
 IDS = ("a", "b", "c")
 WRONG = (100, 101, 9, 9, 9, 9, 9, 9)
 MOST_CALLS = 3000  # of any plan here, many times over
+
+
+@pytest.fixture(autouse=True)
+def no_garbage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of rounds need not look through the heap of the whole test session."""
+    monkeypatch.setattr(rounds, "gc", SimpleNamespace(collect=lambda: 0))
 
 
 @dataclass
@@ -138,12 +146,12 @@ def check(plan: Plan, campaign: Campaign, most: int) -> None:
         plain = [t.round for t in case.arms[PLAIN].trials] if PLAIN in case.arms else []
         assert plain == sorted(set(plain)), plan
         for name, arm in case.arms.items():
-            rounds = [trial.round for trial in arm.trials]
-            assert rounds == sorted(set(rounds)), plan
-            assert set(rounds) <= set(plain), plan
-            assert len(rounds) <= most or name in (PLAIN, AGAIN), plan
+            numbers = [trial.round for trial in arm.trials]
+            assert numbers == sorted(set(numbers)), plan
+            assert set(numbers) <= set(plain), plan
+            assert len(numbers) <= most or name in (PLAIN, AGAIN), plan
             if name == AGAIN:
-                assert rounds == plain, plan
+                assert numbers == plain, plan
         if not plan.noise:
             assert AGAIN not in case.arms
 
