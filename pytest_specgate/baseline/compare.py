@@ -18,6 +18,7 @@ Output = Literal["same", "plain alone", "speculative alone", "both alike", "both
 # what makes two machines one: facts that do not change from day to day
 MACHINE = ("chip", "architecture", "cpu_count", "memory_bytes", "device", "gpu_cores")
 _FACTS = (*MACHINE, "os", "python", "power", "low_power_mode")
+_RESAMPLES = 200  # tells the error of a p95 within 5 %
 LEAST_MEMORY = 16 * 2**20  # bytes; less is the allocator's own
 _OUTPUT_MEANS: Mapping[Output, str] = {
     "same": "the outputs are the stored ones",
@@ -320,7 +321,7 @@ def _times(
             [p / s for p, s in zip(*rows, strict=True)] for rows in zip(plain, ours, strict=True)
         ]
         speedups.append(median_speedup(ratios))
-        tails.append(p95_ratio(plain, ours, seed=0).ratio)
+        tails.append(p95_ratio(plain, ours, seed=0, resamples=_RESAMPLES).ratio)
     figures = [
         _judged("speedup", speedups, limits["speedup"], lambda v: f"{v:.2f}x"),
         _judged("p95", tails, limits["p95"], lambda v: f"{v:.2f}x"),
