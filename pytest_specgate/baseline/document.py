@@ -362,7 +362,7 @@ def _verdicts(verdicts: _Reader) -> Iterable[Mapping[str, Any]]:
 def _read_case(case: _Reader) -> StoredCase:
     arms = case.part("arms")
     read: dict[str, StoredArm] = {}
-    for name in arms.document:
+    for name in sorted(arms.document, key=PLAIN.__ne__):  # others may say that they are as plain
         if not _ARM.fullmatch(name):
             raise arms.damaged(name, "no arm: plain or k=N")
         read[name] = _read_arm(arms.part(name), read.get(PLAIN), plain=name == PLAIN)
