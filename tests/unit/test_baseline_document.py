@@ -49,7 +49,7 @@ def test_what_is_written_is_read() -> None:
 
 def test_the_file_is_the_same_each_time() -> None:
     """Facts in any order; a newline at the end; ASCII, so that no editor changes it."""
-    again = stored(*mix(prompts=2), facts=dict(reversed(FACTS.items())))
+    again = stored(*mix(prompts=2), facts=dict(reversed(list(FACTS.items()))))
     assert dumps(again) == TEXT
     assert TEXT.endswith("}\n")
     assert not TEXT.endswith("\n\n")
