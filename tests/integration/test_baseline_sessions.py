@@ -137,11 +137,11 @@ def test_a_failed_test_of_ones_own_counts(project: pytest.Pytester, session: Ses
     assert not stored_file(project).exists()
 
 
-def test_an_interrupted_session_is_not_stored(project: pytest.Pytester, session: Session) -> None:
+def test_an_interrupted_session_is_not_stored(project: pytest.Pytester) -> None:
     """What was measured until then is no baseline."""
     with_faults(project, "PAIR.raises = {('say b', 'k=3', 2): KeyboardInterrupt()}")
     with_gates(project, "parity: {}", "speedup: {}")
-    result, _ = session(SAVE, "gates.yaml")
+    result = project.runpytest(*OPTIONS, SAVE, "gates.yaml", no_reraise_ctrlc=True)
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines("ERROR: no baseline was stored: the session is incomplete *")
     assert not stored_file(project).exists()
@@ -408,7 +408,8 @@ def test_what_changed_stands_first(project: pytest.Pytester, session: Session, s
         1.1,
         "from dataclasses import replace",
         "INFO = ENGINE.describe()",
-        "ENGINE.describe = lambda: replace(INFO, versions={**INFO.versions, 'mlx': '0.3\\x1b[31m'})",
+        "VERSIONS = {**INFO.versions, 'mlx': '0.3\\x1b[31m'}",
+        "ENGINE.describe = lambda: replace(INFO, versions=VERSIONS)",
     )
     result, _ = session(JUDGE, "gates.yaml")
     lines = result.outlines
