@@ -147,7 +147,7 @@ def baseline_of(
                 case.prompt.max_tokens or 0,
                 {name: _arm(arm) for name, arm in case.arms.items() if name != AGAIN},
             )
-            for case in cases
+            for case in sorted(cases, key=lambda case: case.prompt.id)  # as workers end is no order
             if not case.error
         },
         verdicts=tuple(

@@ -97,7 +97,10 @@ def _against_baseline(verdict: Verdict, width: int) -> list[str]:
     lines = ["", shown(f"baseline {found['baseline']} ({verdict.subject})")]
     rows = [[c["name"], c["then"] or "-", c["now"] or "-"] for c in found["changes"]]
     if rows:
-        lines += ["", *_table(["what changed", "then", "now"], _safe(rows), ())]
+        names = max(len("what changed"), *(len(shown(row[0])) for row in rows))
+        room = max((width - names - 4) // 2, 8)
+        rows = [[name, *(_cut(cell, room) for cell in cells)] for name, *cells in _safe(rows)]
+        lines += ["", *_table(["what changed", "then", "now"], rows, ())]
     else:
         lines.append("nothing changed in environment, models, prompts and decoding")
     figures = [
@@ -106,7 +109,11 @@ def _against_baseline(verdict: Verdict, width: int) -> list[str]:
     ]
     if figures:
         header = ["figure", "verdict", "stored", "now", "change", "limit"]
-        lines += ["", *_table(header, _safe(figures), ())]
+        figures = _safe(figures)
+        columns = list(zip(header, *figures, strict=True))[1:]
+        room = max(width - sum(max(map(len, column)) + 2 for column in columns), 8)
+        figures = [[_cut(name, room), *cells] for name, *cells in figures]
+        lines += ["", *_table(header, figures, ())]
     for reason in found["not_comparable"]:
         lines += _wrapped(shown(f"not comparable: {reason}"), width)
     return lines
