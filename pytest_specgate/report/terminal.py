@@ -104,7 +104,7 @@ def _against_baseline(verdict: Verdict, width: int) -> list[str]:
     else:
         lines.append("nothing changed in environment, models, prompts and decoding")
     figures = [
-        [f["name"], f["status"], f["then"], f["now"], f["change"], f["limit"]]
+        [f["name"], f["status"], f["then"], f["now"], f["change"].split(" [")[0], f["limit"]]
         for f in found["figures"]
     ]
     if figures:

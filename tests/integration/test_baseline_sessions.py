@@ -363,7 +363,7 @@ def test_limits_of_the_gates_file(project: pytest.Pytester, session: Session, sa
     with_gates(project, "baseline: {speedup: +5%}")
     result = project.runpytest(*OPTIONS[:3], JUDGE, "gates.yaml")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert "gates.yaml:5" in result.stderr.str()
+    assert "gates.yaml, line 5: baseline.speedup" in result.stderr.str()
     assert "must be a change for the worse, which is '-'" in result.stderr.str()
 
 
@@ -429,7 +429,9 @@ def test_what_changed_stands_first(project: pytest.Pytester, session: Session, s
     )
     lines = lines[section:]
     starts = [line.split("  ")[0] for line in lines]
-    order = [starts.index(name) for name in ("what changed", "mlx", "figure", "speedup", "gate")]
+    order = [
+        starts.index(name) for name in ("what changed", "mlx", "figure", "acceptance other", "gate")
+    ]
     assert order == sorted(order)
     assert "0.3\\x1b[31m" in lines[starts.index("mlx")]
     assert max(map(len, lines[: starts.index("gate")])) <= 80
