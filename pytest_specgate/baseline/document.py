@@ -414,12 +414,13 @@ def _read_trial(arm: _Reader, row: Any) -> Trial:
     if not isinstance(row, list) or len(row) != len(_TRIAL):
         raise arm.damaged("trials", f"{row!r:.40}")
     number, tokens, ttft, decode, e2e, rest_tokens, rest, peak, accepted = row
-    times = [value for value in (decode, rest) if value is not None]
-    counts = [value for value in (rest_tokens, peak, accepted) if value is not None]
+    counts = [0 if value is None else value for value in (rest_tokens, peak, accepted)]
     sound = (
-        _whole([number, tokens, *counts])
-        and all(map(_seconds, times))
-        and all(_seconds(value, _SHORTEST) for value in (ttft, e2e))
+        _whole((number, tokens, *counts))
+        and (decode is None or _seconds(decode))
+        and (rest is None or _seconds(rest))
+        and _seconds(ttft, _SHORTEST)
+        and _seconds(e2e, _SHORTEST)
         and number > 0
         and tokens > 0
         and rest_tokens != 0

@@ -167,6 +167,8 @@ DAMAGED: dict[str, tuple[str, str]] = {
     "no rest": (in_trial("rest_tokens", 0), "cases.p1.arms.plain.trials is missing or wrong"),
     "endless": (in_trial("e2e_s", 10**400), "cases.p1.arms.plain.trials is missing or wrong"),
     "memory": (in_trial("peak_memory_bytes", 10**400), "cases.p1.arms.plain.trials is missing"),
+    "no count": (in_trial("accepted", False), "cases.p1.arms.plain.trials is missing or wrong"),
+    "no time": (in_trial("decode_s", ""), "cases.p1.arms.plain.trials is missing or wrong"),
     "text time": (in_trial("e2e_s", "1"), "cases.p1.arms.plain.trials is missing or wrong"),
 }
 
