@@ -15,6 +15,7 @@ from .baseline.tables import compared_lines, markdown_of, shown_baseline
 from .config.gates_file import read_gates_file
 from .config.spec import ConfigError
 from .gates import builtin_gates
+from .measure.evidence import PLAIN
 
 USAGE = 4
 
@@ -76,7 +77,13 @@ def _limits(path: Path | None) -> Mapping[str, Any]:
 
 def _compare(then: Path, now: Path, gates: Path | None, *, markdown: bool) -> int:
     stored, found, limits = _baseline(then), _baseline(now), _limits(gates)
-    arms = {name for case in found.cases.values() for name in case.arms if name != "plain"}
+    arms = {
+        name
+        for side in (stored, found)
+        for case in side.cases.values()
+        for name in case.arms
+        if name != PLAIN
+    }
     worse = not arms
     for arm in sorted(arms, key=lambda name: int(name.partition("=")[2])):
         compared = compare(stored, found, limits, int(arm.partition("=")[2]))

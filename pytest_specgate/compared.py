@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 
 
 def reference_of(options: Options, facts: Callable[[], Mapping[str, Any]]) -> Reference | None:
-    """What --spec-baseline names; a file that cannot be used fails the gate, not the start."""
+    """What --spec-baseline names; a file that cannot be used fails the gate, not the start.
+
+    A session that stores the first baseline has none to be judged against, which is no fault of it.
+    """
     asked = options.baseline
     if asked is None:
-        return None
+        return Reference("-", None, None, dict) if options.save_baseline else None
     try:
         found, problem = read(asked.path), None
     except BaselineError as error:

@@ -79,7 +79,7 @@ class Ending:
         self._remember(found.verdicts)
         interrupted = exitstatus == pytest.ExitCode.INTERRUPTED
         idle = self._options.require and not found.verdicts and not found.used
-        if not (found.verdicts or found.measured or self._options.reports or idle):
+        if not (found.verdicts or found.measured or self._options.reports or idle or self._save):
             return True
         self._report = SessionReport(
             status=session_status(found.verdicts, interrupted=interrupted),
@@ -113,19 +113,17 @@ class Ending:
         if self._save is None or self._options.save_baseline is None or self._report is None:
             return True
         report = self._report
-        whole = exitstatus == pytest.ExitCode.OK and report.status in ("passed", "inconclusive")
+        whole = exitstatus == pytest.ExitCode.OK and report.status != "failed"
+        problem = None
         if not whole and not self._options.save_baseline.anyway:
-            why = "not green" if report.status == "passed" else report.status
-            self._notes.append(
-                f"ERROR: no baseline was stored: the session is {why} "
-                "(--spec-keep-failed-baseline stores it all the same)"
-            )
-            return False
-        if len(report.measured) != 1:
-            self._notes.append(
-                f"ERROR: no baseline was stored: it takes one pair with one set of options, found "
-                f"{len(report.measured)}"
-            )
+            why = report.status if report.status in ("failed", "incomplete") else "not green"
+            problem = f"the session is {why} (--spec-keep-failed-baseline stores it all the same)"
+        elif not any(case.arms for pair in report.measured for case in pair.cases):
+            problem = "nothing was measured"
+        elif len(report.measured) > 1:
+            problem = f"it takes one pair with one set of options, found {len(report.measured)}"
+        if problem:
+            self._notes.append(f"ERROR: no baseline was stored: {problem}")
             return False
         (pair,) = report.measured
         found = baseline_of(pair.cases, pair.inputs, pair.info, report.environment, report.verdicts)

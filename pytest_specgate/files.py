@@ -7,13 +7,19 @@ import hashlib
 import os
 import re
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str, ready: Callable[[], None] | None = None) -> None:
     """Write UTF-8 text: to a temporary file beside it, synced to disk, then renamed into place.
 
     A link is followed; what is no ordinary file (a pipe, ``/dev/stdout``) is written to as it is.
+
+    Args:
+        path: of the file.
+        text: that it is to hold.
+        ready: called last before the rename; what it raises stops that.
 
     Raises:
         OSError: nothing is left behind then.
@@ -31,6 +37,8 @@ def write_whole(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.chmod(0o666 & ~_umask())
+        if ready is not None:
+            ready()
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)

@@ -73,7 +73,9 @@ class SpecSession:
             preflight=not self._options.no_preflight,
             budget=Budget(self._options.budget_s),
             noise=self._options.noise,
-            reference=reference_of(self._options, lambda: self.judge.facts()),
+            reference=None
+            if config.option.collectonly
+            else reference_of(self._options, lambda: self.judge.facts()),
             against=other_of(self._options, config),
             facts=lambda: self.judge.facts(),
             samples=Samples(self._sample_folder(), lambda: self.judge.facts()),

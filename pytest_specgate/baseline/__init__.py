@@ -16,8 +16,8 @@ class Reference:
 
     Attributes:
         name: as the user gave it.
-        baseline: None where it could not be read.
-        problem: why not, and what to do.
+        baseline: None where it could not be read, or where this session is to become one itself.
+        problem: why it could not be read.
         facts: the recorded environment of this session.
     """
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import reduce
-from operator import add
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ..measure.blocks import Blocks
 from ..measure.evidence import PLAIN, Trial, arm_name
 from ..stats import Estimate, decide_change, median_change, median_speedup, p95_ratio
 from ..text import count, gigabytes
@@ -22,6 +19,7 @@ Output = Literal["same", "plain alone", "speculative alone", "both alike", "both
 # what makes two machines one: facts that do not change from day to day
 MACHINE = ("chip", "architecture", "cpu_count", "memory_bytes", "device", "gpu_cores")
 _FACTS = (*MACHINE, "os", "python", "power", "low_power_mode")
+_RESAMPLES = 200  # tells the error of a p95 within 5 %
 LEAST_MEMORY = 16 * 2**20  # bytes; less is the allocator's own
 _OUTPUT_MEANS: Mapping[Output, str] = {
     "same": "the outputs are the stored ones",
@@ -43,7 +41,12 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure then and now, in words and numbers; ``limit`` is the worst that is let through."""
+    """One figure then and now, in words and numbers.
+
+    Attributes:
+        worst: that is let through.
+        errors: standard errors of the logarithms, stored and now; None for a fact.
+    """
 
     name: str
     status: Status
@@ -54,6 +57,7 @@ class Figure:
     reason: str
     observed: float | None = None
     worst: float | None = None
+    errors: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +102,17 @@ def compare(
     pairs = [(then.cases[name], now.cases[name]) for name in common]
     figures: list[Figure] = []
     if pairs and not apart:
+        here = same_machine(then, now)
+        sampled = bool(now.decoding.get("temperature"))
         figures = [
             _output(common, pairs, arm, limits["output"]),
             *_acceptance(pairs, arm, limits["acceptance"]),
             *(
                 _paired_times(pairs, arm, limits)
                 if paired
-                else _times(pairs, arm, limits, same_machine=same_machine(then, now))
+                else _times(common, pairs, arm, limits, same_machine=here, sampled=sampled)
             ),
-            *_memory(pairs, arm, limits["memory"], same_machine=same_machine(then, now)),
+            *_memory(pairs, arm, limits["memory"], same_machine=here),
         ]
     return Compared(tuple(changes(then, now)), tuple(figures), tuple(apart), common)
 
@@ -182,11 +188,20 @@ def _apart(then: Baseline, now: Baseline, arm: str) -> list[str]:
         (new, "measured and not stored"),
     ):
         if names:
-            shown = ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-            found.append(f"{count(len(names), 'prompt')} {words}: {shown}")
-    if then.cases and not any(arm in case.arms for case in then.cases.values()):
-        found.append(f"{arm} is not stored")
+            found.append(f"{count(len(names), 'prompt')} {words}: {_shortened(names)}")
+    for name in (PLAIN, arm):
+        for side, words in ((then, "stored"), (now, "measured now")):
+            without = [prompt for prompt, case in side.cases.items() if name not in case.arms]
+            if without and len(without) == len(side.cases):
+                found.append(f"{name} is not {words}")
+            elif without:
+                prompts = count(len(without), "prompt")
+                found.append(f"{name} is not {words} for {prompts}: {_shortened(without)}")
     return found
+
+
+def _shortened(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
 
 
 def _same_case(then: StoredCase | None, now: StoredCase, arm: str) -> bool:
@@ -226,8 +241,7 @@ def _output(names: Sequence[str], pairs: Pairs, arm: str, wanted: str) -> Figure
     if differ:
         worst = min(differ.values(), key=list(_OUTPUT_MEANS)[::-1].index)
         of_kind = [name for name, kind in differ.items() if kind == worst]
-        reason = f"{_OUTPUT_MEANS[worst]}: {', '.join(of_kind[:5])}"
-        reason += ", ..." if len(of_kind) > 5 else ""
+        reason = f"{_OUTPUT_MEANS[worst]}: {_shortened(of_kind)}"
     status: Status = "failed" if differ and wanted == "same" else "passed"
     if wanted == "any":
         status = "not judged"
@@ -247,10 +261,9 @@ def _acceptance(pairs: Pairs, arm: str, limit: Limit | None) -> list[Figure]:
     for kind, of_kind in _kinds(pairs).items():
         rates = []
         for side in (0, 1):
-            blocks: Blocks = reduce(
-                add, (b for pair in of_kind if (b := pair[side].arms[arm].blocks)), Blocks()
-            )
-            rates.append(blocks.acceptance_rate)
+            blocks = [b for pair in of_kind if (b := pair[side].arms[arm].blocks)]
+            proposed = sum(sum(b.proposed) for b in blocks)
+            rates.append(sum(sum(b.accepted) for b in blocks) / proposed if proposed else None)
         then, now = rates
         if then is None or now is None:
             continue
@@ -269,10 +282,6 @@ def _acceptance(pairs: Pairs, arm: str, limit: Limit | None) -> list[Figure]:
     return figures
 
 
-def _rows(cases: Iterable[StoredCase], arm: str, rounds: int) -> list[list[Trial]]:
-    return [list(case.arms[arm].trials[:rounds]) for case in cases]
-
-
 def _paired(case: StoredCase, arm: str) -> tuple[tuple[Trial, ...], tuple[Trial, ...]]:
     """Trials of both arms in the rounds that both were part of."""
     plain = {trial.round: trial for trial in case.arms[PLAIN].trials}
@@ -280,28 +289,50 @@ def _paired(case: StoredCase, arm: str) -> tuple[tuple[Trial, ...], tuple[Trial,
     return tuple(plain[trial.round] for trial in ours), tuple(ours)
 
 
+def _cost(trial: Trial, *, sampled: bool) -> float:
+    """Sampled outputs differ in length, so there the time a token is compared."""
+    return trial.seconds_per_token if sampled else trial.e2e_s
+
+
+def _missing(name: str, status: Status, limit: Limit | None, reason: str) -> list[Figure]:
+    """A figure that is not there; nothing where nobody set a limit."""
+    return [Figure(name, status, "-", "-", "-", limit.text, reason)] if limit else []
+
+
 def _times(
-    pairs: Pairs, arm: str, limits: Mapping[str, Any], *, same_machine: bool
+    names: Sequence[str],
+    pairs: Pairs,
+    arm: str,
+    limits: Mapping[str, Any],
+    *,
+    same_machine: bool,
+    sampled: bool,
 ) -> list[Figure]:
-    sides = [[_paired(pair[side], arm) for pair in pairs] for side in (0, 1)]
-    rounds = [min((len(ours) for _, ours in side), default=0) for side in sides]
-    if min(rounds) < 2:
-        which = "stored" if rounds[0] < 2 else "measured now"
-        reason = f"fewer than two timed rounds are {which}"
+    timed = [[_paired(case, arm) for case in pair] for pair in pairs]
+    short = [any(len(ours) < 2 for _, ours in pair) for pair in timed]
+    if all(short):
+        stored = all(len(pair[0][1]) < 2 for pair in timed)
+        reason = f"fewer than two timed rounds are {'stored' if stored else 'measured now'}"
         return [
-            Figure(name, "inconclusive", "-", "-", "-", limits[name].text, reason)
+            figure
             for name in ("speedup", "p95", "ttft", "decode", "e2e")
-            if limits[name] is not None
+            for figure in _missing(name, "inconclusive", limits[name], reason)
         ]
+    left = [name for name, is_short in zip(names, short, strict=True) if is_short]
+    sides = [
+        [pair[side] for pair, is_short in zip(timed, short, strict=True) if not is_short]
+        for side in (0, 1)
+    ]
+    rounds = [min(len(ours) for _, ours in side) for side in sides]
     speedups, tails = [], []
     for side, count_ in zip(sides, rounds, strict=True):
-        plain = [[t.e2e_s for t in row[:count_]] for row, _ in side]
-        ours = [[t.e2e_s for t in row[:count_]] for _, row in side]
+        plain = [[_cost(t, sampled=sampled) for t in row[:count_]] for row, _ in side]
+        ours = [[_cost(t, sampled=sampled) for t in row[:count_]] for _, row in side]
         ratios = [
             [p / s for p, s in zip(*rows, strict=True)] for rows in zip(plain, ours, strict=True)
         ]
         speedups.append(median_speedup(ratios))
-        tails.append(p95_ratio(plain, ours, seed=0).ratio)
+        tails.append(p95_ratio(plain, ours, seed=0, resamples=_RESAMPLES).ratio)
     figures = [
         _judged("speedup", speedups, limits["speedup"], lambda v: f"{v:.2f}x"),
         _judged("p95", tails, limits["p95"], lambda v: f"{v:.2f}x"),
@@ -316,12 +347,17 @@ def _times(
             [[v for t in ours if (v := pick(t)) is not None] for _, ours in side] for side in sides
         ]
         if not all(len(row) >= 2 for side in values for row in side):
+            reason = "some outputs are of one token or one block: it is not defined"
+            figures += _missing(name, "not judged", limits[name], reason)
             continue
         estimates = [median_change(side) for side in values]
         figure = _judged(name, estimates, limits[name], form)
         if not same_machine and figure.status != "not judged":
             figure = _unjudged(figure, "another machine: seconds cannot be compared")
         figures.append(figure)
+    if left:
+        reason = f"; left out, not timed on both sides: {_shortened(left)}"
+        figures = [replace(figure, reason=figure.reason + reason) for figure in figures]
     return figures
 
 
@@ -407,21 +443,22 @@ def _decided(
     words = f"{change.value - 1:+.1%} [{low - 1:+.1%}, {high - 1:+.1%}]"
     status: Status = "not judged"
     worst = None
+    reason = f"{form(then.value)} before, {form(now.value)} after: {words}"
     if limit is not None:
         worst = limit.worst(then.value)
-        status = "failed" if worst <= 0 else decide_change(change, worst / then.value)
-    reason = f"{form(then.value)} before, {form(now.value)} after: {words}"
+        if worst > 0:
+            status = decide_change(change, worst / then.value)
+        else:
+            status = "failed"
+            reason = f"the limit {limit.text} lets every figure through: {reason}"
     return Figure(
         *(name, status, form(then.value), form(now.value), words),
-        *(limit.text if limit else "-", reason, now.value, worst),
+        *(limit.text if limit else "-", reason, now.value, worst, (then.error, now.error)),
     )
 
 
 def _unjudged(figure: Figure, reason: str) -> Figure:
-    return Figure(
-        *(figure.name, "not judged", figure.then, figure.now, figure.change, figure.limit),
-        *(reason, figure.observed, figure.worst),
-    )
+    return replace(figure, status="not judged", reason=reason)
 
 
 def _memory(pairs: Pairs, arm: str, limit: Limit | None, *, same_machine: bool) -> list[Figure]:
@@ -432,7 +469,11 @@ def _memory(pairs: Pairs, arm: str, limit: Limit | None, *, same_machine: bool) 
         peaks.append(max((t.peak_memory_bytes or 0 for a in arms for t in a.trials), default=0))
     then, now = peaks
     if not then or not now:
-        return []
+        reason = f"no peak memory is {'measured now' if then else 'stored'}"
+        timed = all(
+            arms.trials for pair in pairs for arms in (pair[0].arms[arm], pair[1].arms[arm])
+        )
+        return _missing("memory", "not judged" if timed else "inconclusive", limit, reason)
     worst = max(limit.worst(then), then + LEAST_MEMORY) if limit else None
     status: Status = "not judged" if worst is None else "failed" if now > worst else "passed"
     change = f"{now / then - 1:+.1%}"

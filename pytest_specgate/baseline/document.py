@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
+from operator import gt
 from typing import TYPE_CHECKING, Any
 
 from ..config.layers import DECODING_FIELDS
 from ..config.plan import Decoding, Inputs
 from ..engines.base import ModelInfo, PairInfo
-from ..measure.blocks import Block, Blocks
+from ..measure.blocks import Blocks
 from ..measure.evidence import AGAIN, PLAIN, ArmEvidence, CaseEvidence, Trial
 
 if TYPE_CHECKING:
@@ -27,12 +28,33 @@ _TRIAL = (
     *("peak_memory_bytes", "accepted"),
 )
 _CENSORED = ("max_tokens", "eos", "closed")
+_ARM = re.compile(r"plain|k=[1-9]\d{0,3}", re.ASCII)
+_MOST = 2**53  # whole numbers beyond it are no floats any more
+_SHORTEST, _LONGEST = 1e-9, 1e9  # seconds; nothing outside was ever timed
 # how a file of an older version becomes one of the next; none is older yet
 MIGRATIONS: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
 
 class BaselineError(Exception):
     """A baseline cannot be read or written; the text is for the user."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBlocks:
+    """Tokens proposed and accepted block by block; ``censored`` says what cut the last one."""
+
+    proposed: tuple[int, ...]
+    accepted: tuple[int, ...]
+    censored: str | None = None
+
+    @classmethod
+    def of(cls, blocks: Blocks) -> StoredBlocks:
+        """The blocks of one output."""
+        return cls(
+            tuple(block.proposed for block in blocks.blocks),
+            tuple(block.accepted for block in blocks.blocks),
+            blocks.blocks[-1].censored if blocks.blocks else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +69,7 @@ class StoredArm:
 
     tokens: tuple[int, ...]
     text: str
-    blocks: Blocks | None = None
+    blocks: StoredBlocks | None = None
     trials: tuple[Trial, ...] = ()
 
 
@@ -125,7 +147,7 @@ def baseline_of(
                 case.prompt.max_tokens or 0,
                 {name: _arm(arm) for name, arm in case.arms.items() if name != AGAIN},
             )
-            for case in cases
+            for case in sorted(cases, key=lambda case: case.prompt.id)  # as workers end is no order
             if not case.error
         },
         verdicts=tuple(
@@ -146,14 +168,19 @@ def _model(info: ModelInfo | None) -> dict[str, Any]:
 
 
 def _arm(arm: ArmEvidence) -> StoredArm:
-    return StoredArm(arm.generation.tokens, arm.generation.text, arm.blocks, arm.trials)
+    blocks = StoredBlocks.of(arm.blocks) if arm.blocks is not None else None
+    return StoredArm(tuple(arm.generation.tokens), arm.generation.text, blocks, arm.trials)
 
 
 # -- writing -----------------------------------------------------------------------------------
 
 
 def dumps(baseline: Baseline) -> str:
-    """The file: keys in a fixed order, a list a line, so that changes are small under git."""
+    """The file: keys in a fixed order, a list a line, so that changes are small under git.
+
+    Raises:
+        ValueError, TypeError: it holds what is no plain JSON value.
+    """
     document = {
         "schema": SCHEMA,
         "environment": _sorted(baseline.environment),
@@ -165,7 +192,14 @@ def dumps(baseline: Baseline) -> str:
         "cases": {name: _case_document(case) for name, case in baseline.cases.items()},
         "verdicts": {f"{v['gate']} {v['subject']}": dict(v) for v in baseline.verdicts},
     }
-    return _lines(document, "") + "\n"
+    return _lines({**document, "digest": _content_digest(document)}, "") + "\n"
+
+
+def _content_digest(document: Mapping[str, Any]) -> str:
+    """Of all that the file holds, however it is laid out."""
+    content = {key: value for key, value in document.items() if key != "digest"}
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _sorted(value: Any) -> Any:
@@ -204,9 +238,11 @@ def _arm_document(arm: StoredArm, plain: StoredArm | None) -> dict[str, Any]:
         output = {"tokens": list(arm.tokens), "text": arm.text}
     blocks = arm.blocks
     if blocks is not None:
-        output["blocks"] = [
-            [b.proposed, b.accepted, *([b.censored] if b.censored else [])] for b in blocks.blocks
-        ]
+        output["blocks"] = {
+            "proposed": list(blocks.proposed),
+            "accepted": list(blocks.accepted),
+            "censored": blocks.censored,
+        }
     return {**output, "trials": [_trial_row(trial) for trial in arm.trials]}
 
 
@@ -227,12 +263,26 @@ def loads(text: str) -> Baseline:
         BaselineError: not a baseline, of a newer version, or damaged; names the key.
     """
     try:
-        document = json.loads(text)
+        document = json.loads(text, parse_constant=_no_number)
+        if not isinstance(document, dict):
+            raise BaselineError("not a baseline: the file must hold an object")
+        version = _version(document)
+        whole = document.get("digest") == _content_digest(document)
     except (ValueError, RecursionError) as error:
         raise BaselineError(f"not a baseline: not JSON: {error}") from None
-    if not isinstance(document, dict):
-        raise BaselineError("not a baseline: the file must hold an object")
-    document = migrated(document)
+    if not whole:
+        raise BaselineError(
+            "damaged: its content is not what was written (the digest differs); take the file from "
+            "git or store it again"
+        )
+    return _read(migrated(document, version))
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no number")
+
+
+def _read(document: dict[str, Any]) -> Baseline:
     reader = _Reader(document, "")
     columns = reader.get("trial_columns", list)
     if columns != list(_TRIAL):
@@ -248,12 +298,7 @@ def loads(text: str) -> Baseline:
     )
 
 
-def migrated(document: dict[str, Any]) -> dict[str, Any]:
-    """The document in today's schema.
-
-    Raises:
-        BaselineError: no baseline, or one of a newer version.
-    """
+def _version(document: Mapping[str, Any]) -> int:
     schema = document.get("schema")
     name, _, number = schema.partition("/") if isinstance(schema, str) else ("", "", "")
     if name != NAME or not number.isascii() or not number.isdigit() or len(number) > 6:
@@ -263,9 +308,18 @@ def migrated(document: dict[str, Any]) -> dict[str, Any]:
         raise BaselineError(
             f"schema {schema} is newer than this plugin knows ({SCHEMA}): update pytest-specgate"
         )
+    return version
+
+
+def migrated(document: dict[str, Any], version: int) -> dict[str, Any]:
+    """The document in today's schema.
+
+    Raises:
+        BaselineError: there never was such a version.
+    """
     while version < VERSION:
         if version not in MIGRATIONS:
-            raise BaselineError(f"not a baseline: there never was a schema {schema}")
+            raise BaselineError(f"not a baseline: there never was a schema {NAME}/{version}")
         document = MIGRATIONS[version](document)
         version += 1
     return document
@@ -278,10 +332,9 @@ class _Reader:
     document: dict[str, Any]
     place: str
 
-    def get(self, key: str, kind: type | tuple[type, ...]) -> Any:
+    def get(self, key: str, kind: type) -> Any:
         value = self.document.get(key)
-        number_wanted = kind in (int, float) or isinstance(kind, tuple)
-        if not isinstance(value, kind) or (isinstance(value, bool) and number_wanted):
+        if type(value) is not kind:
             raise self.damaged(key, f"{value!r:.40}")
         return value
 
@@ -294,19 +347,24 @@ class _Reader:
 
 def _models(pair: _Reader, role: str) -> dict[str, Any]:
     model = pair.part(role)
-    return {"digest": model.get("digest", str), **model.document}
+    model.get("digest", str)
+    return model.document
 
 
 def _verdicts(verdicts: _Reader) -> Iterable[Mapping[str, Any]]:
     for name in verdicts.document:
         part = verdicts.part(name)
-        yield {"status": part.get("status", str), **part.document}
+        for key in ("gate", "subject", "status"):
+            part.get(key, str)
+        yield part.document
 
 
 def _read_case(case: _Reader) -> StoredCase:
     arms = case.part("arms")
     read: dict[str, StoredArm] = {}
-    for name in arms.document:
+    for name in sorted(arms.document, key=PLAIN.__ne__):  # others may say that they are as plain
+        if not _ARM.fullmatch(name):
+            raise arms.damaged(name, "no arm: plain or k=N")
         read[name] = _read_arm(arms.part(name), read.get(PLAIN), plain=name == PLAIN)
     return StoredCase(
         case.get("kind", str),
@@ -322,44 +380,50 @@ def _read_arm(arm: _Reader, plain_arm: StoredArm | None, *, plain: bool) -> Stor
         tokens, text = plain_arm.tokens, plain_arm.text
     else:
         tokens, text = tuple(arm.get("tokens", list)), arm.get("text", str)
-        if not tokens or not set(map(type, tokens)) <= {int}:
+        if not tokens or not _whole(tokens):
             raise arm.damaged("tokens", "no list of whole numbers")
-    blocks = None
-    if not plain:
-        blocks = Blocks(
-            tuple(_read_block(arm, row) for row in arm.get("blocks", list)), len(tokens)
-        )
+    blocks = None if plain else _read_blocks(arm.part("blocks"))
     trials = tuple(_read_trial(arm, row) for row in arm.get("trials", list))
     return StoredArm(tokens, text, blocks, trials)
 
 
-def _read_block(arm: _Reader, row: Any) -> Block:
-    if not isinstance(row, list) or not 2 <= len(row) <= 3 or not _whole(row[:2]):
-        raise arm.damaged("blocks", f"{row!r:.40}")
-    proposed, accepted, *cut = row
-    if not 0 <= accepted <= proposed or (cut and cut[0] not in _CENSORED):
-        raise arm.damaged("blocks", f"{row!r:.40}")
-    return Block(proposed, accepted, cut[0] if cut else None)
+def _read_blocks(blocks: _Reader) -> StoredBlocks:
+    proposed, accepted = (blocks.get(name, list) for name in ("proposed", "accepted"))
+    for name, numbers in (("proposed", proposed), ("accepted", accepted)):
+        if not _whole(numbers):
+            raise blocks.damaged(name, "no list of whole numbers")
+    if len(accepted) != len(proposed) or any(map(gt, accepted, proposed)):
+        raise blocks.damaged("accepted", "more than was proposed")
+    censored = blocks.document.get("censored")
+    if censored is not None and censored not in _CENSORED:
+        raise blocks.damaged("censored", f"{censored!r:.40}")
+    return StoredBlocks(tuple(proposed), tuple(accepted), censored)
 
 
-def _whole(values: Iterable[Any]) -> bool:
-    return set(map(type, values)) <= {int}
+def _whole(values: Sequence[Any]) -> bool:
+    return set(map(type, values)) <= {int} and (
+        not values or (min(values) >= 0 and max(values) <= _MOST)
+    )
+
+
+def _seconds(value: Any, least: float = 0) -> bool:
+    return type(value) in (int, float) and least <= value <= _LONGEST
 
 
 def _read_trial(arm: _Reader, row: Any) -> Trial:
     if not isinstance(row, list) or len(row) != len(_TRIAL):
         raise arm.damaged("trials", f"{row!r:.40}")
     number, tokens, ttft, decode, e2e, rest_tokens, rest, peak, accepted = row
-    times = [value for value in (ttft, decode, e2e, rest) if value is not None]
-    counts = [value for value in (rest_tokens, peak, accepted) if value is not None]
+    counts = [0 if value is None else value for value in (rest_tokens, peak, accepted)]
     sound = (
-        _whole([number, tokens, *counts])
-        and all(type(v) in (int, float) and isfinite(v) and v >= 0 for v in times)
-        and None not in (ttft, e2e)
+        _whole((number, tokens, *counts))
+        and (decode is None or _seconds(decode))
+        and (rest is None or _seconds(rest))
+        and _seconds(ttft, _SHORTEST)
+        and _seconds(e2e, _SHORTEST)
         and number > 0
         and tokens > 0
-        and e2e > 0
-        and ttft > 0
+        and rest_tokens != 0
     )
     if not sound:
         raise arm.damaged("trials", f"{row!r:.40}")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..files import write_whole
 from .document import Baseline, BaselineError, dumps, loads
 
 
@@ -33,7 +36,7 @@ class Place:
 def _stamp(path: Path) -> tuple[int, int] | None:
     try:
         stat = path.stat()
-    except FileNotFoundError:
+    except OSError:  # not there; or out of reach, which is told when it is written
         return None
     return stat.st_ino, stat.st_mtime_ns
 
@@ -63,29 +66,28 @@ def write(place: Place, baseline: Baseline) -> None:
         BaselineError: it cannot be written, or another session has written it meanwhile.
     """
     path = place.path
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=".specgate-", suffix=".part", dir=path.parent)
-    except OSError as error:
-        raise BaselineError(f"{path}: cannot be written: {error.strerror or error}") from None
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(dumps(baseline))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
+
+    def unchanged() -> None:
         if _stamp(path) != place.found:
             raise BaselineError(f"{path}: another session has written it meanwhile; it is kept")
-        if place.found is None:
-            os.link(temporary, path)  # fails where somebody was quicker
-        elif place.update:
-            temporary.replace(path)
-    except FileExistsError:
-        raise BaselineError(
-            f"{path}: another session has written it meanwhile; it is kept"
-        ) from None
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _folder_locked(path.parent):
+            write_whole(path, dumps(baseline), ready=unchanged)
     except OSError as error:
         raise BaselineError(f"{path}: cannot be written: {error.strerror or error}") from None
+    except (ValueError, TypeError, RecursionError) as error:
+        raise BaselineError(f"{path}: cannot be written as JSON: {error}") from None
+
+
+@contextmanager
+def _folder_locked(folder: Path) -> Iterator[None]:
+    """Two sessions that end at once look and rename one after the other."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a file system without locks: the look before the rename is left
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
     finally:
-        temporary.unlink(missing_ok=True)
+        os.close(handle)

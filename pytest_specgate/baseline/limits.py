@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..config.spec import Invalid, Spec, found
+from ..config.spec import Invalid, Spec, found, number
 
 Worse = Literal["+", "-"]
 _FORM = re.compile(r"([+-]?)(\d+(?:\.\d+)?|\.\d+)\s*(%?)", re.ASCII)
@@ -45,9 +45,12 @@ def limit(worse: Worse) -> Spec:
     def check(value: Any) -> Limit | None:
         if value is None or isinstance(value, Limit):
             return value
-        if isinstance(value, bool) or not isinstance(value, int | float | str):
-            raise Invalid(f"must be a change, found {found(value)}")
-        form = _FORM.fullmatch(value.strip() if isinstance(value, str) else f"{value!r:.40}")
+        if not isinstance(value, str):
+            try:
+                value = f"{number().check(value):.12f}"
+            except Invalid:
+                raise Invalid(f"must be a change, found {found(value)}") from None
+        form = _FORM.fullmatch(value.strip())
         if form is None:
             raise Invalid(f"must be a change, found {found(value)}")
         sign, amount, percent = form.groups()
@@ -55,9 +58,9 @@ def limit(worse: Worse) -> Spec:
             raise Invalid(
                 f"must be a change for the worse, which is {worse!r}, found {found(value)}"
             )
-        number = float(amount)
-        if number > (1000 if percent else 1e9):
+        size = float(amount)
+        if size > (1000 if percent else 1e9):
             raise Invalid(f"must be a change, found {found(value)}")
-        return Limit(number / 100 if percent else number, bool(percent), worse)
+        return Limit(size / 100 if percent else size, bool(percent), worse)
 
     return Spec(check, allowed)

@@ -78,7 +78,7 @@ def shown_baseline(baseline: Baseline) -> list[str]:
     ]
     for role, model in baseline.models.items():
         size = model.get("bytes")
-        bytes_text = gigabytes(size) if isinstance(size, int) else "unknown size"
+        bytes_text = gigabytes(size) if type(size) is int and 0 < size < 2**60 else "unknown size"
         lines.append(f"{role:<9} {model.get('name')}  {bytes_text}  digest {model['digest']:.12}")
     arms = sorted({name for case in baseline.cases.values() for name in case.arms})
     trials = sum(len(arm.trials) for case in baseline.cases.values() for arm in case.arms.values())

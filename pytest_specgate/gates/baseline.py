@@ -11,7 +11,7 @@ from ..baseline.limits import limit
 from ..config.spec import one_of
 from ..stats import FALSE_FAILURE
 from ..text import count
-from .base import BaseGate, Status, Verdict
+from .base import BaseGate, Status, Verdict, nothing_to_judge
 from .words import untimed
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _SAVE = "Store one with --spec-save-baseline NAME, and name it with --spec-baseline NAME."
 _TIMED = ("speedup", "p95", "ttft", "decode", "e2e")
+_LIMITS = ("acceptance", "memory", *_TIMED)
 
 
 class BaselineGate(BaseGate):
@@ -64,6 +65,8 @@ class BaselineGate(BaseGate):
         """Sampled outputs cannot be the stored ones."""
         if inputs.decoding.temperature > 0 and options["output"] == "same":
             return "output: same needs temperature 0; set output: any for sampled outputs"
+        if options["output"] == "any" and all(options[name] is None for name in _LIMITS):
+            return "with output: any and no limit there is nothing to judge"
         return None
 
     def judge(self, evidence: Evidence, options: Mapping[str, Any], subject: str) -> Verdict:
@@ -72,7 +75,10 @@ class BaselineGate(BaseGate):
         if reference is None:
             return self.failed(subject, "no baseline was named", _SAVE)
         if reference.baseline is None:
-            return self.failed(subject, reference.problem or "no baseline", _SAVE)
+            if reference.problem:
+                return self.failed(subject, reference.problem, _SAVE)
+            why = "this session is stored as a baseline, and compared with none"
+            return Verdict(self.name, subject, "skipped", why)
         if evidence.inputs is None:
             raise ValueError("evidence of a campaign says what it was measured with")
         broken = [case for case in evidence.cases if case.error]
@@ -104,6 +110,12 @@ class BaselineGate(BaseGate):
         failed = [figure for figure in found.figures if figure.status == "failed"]
         undecided = [figure for figure in found.figures if figure.status == "inconclusive"]
         judged = [figure for figure in found.figures if figure.status != "not judged"]
+        problem = nothing_to_judge(evidence)
+        if not judged and not problem:
+            reasons = "; ".join(dict.fromkeys(figure.reason for figure in found.figures))
+            problem = f"no figure could be judged: {reasons}", ()
+        if problem and not failed:
+            return self.failed(subject, problem[0], *problem[1], **shared)
         status: Status = "failed" if failed else "inconclusive" if undecided else "passed"
         first = next(iter(failed or undecided), None)
         reason = f"{first.name}: {first.reason}" if first else "no figure is worse"
@@ -125,15 +137,32 @@ class BaselineGate(BaseGate):
     def wants_rounds(
         self, evidence: Evidence, options: Mapping[str, Any], most_rounds: int
     ) -> bool:
-        """Rounds while a figure is undecided."""
-        if evidence.reference is None or evidence.reference.baseline is None or not evidence.timed:
+        """Rounds while they could decide a figure: its error is not the stored one's above all."""
+        reference = evidence.reference
+        if not (reference and reference.baseline and evidence.timed and evidence.inputs):
             return False
-        return self.judge(evidence, options, "").status == "inconclusive"
+        now = baseline_of(evidence.cases, evidence.inputs, evidence.pair, reference.facts())
+        (k,) = evidence.inputs.num_draft_tokens
+        figures = compare(reference.baseline, now, options, k).figures
+        return not any(figure.status == "failed" for figure in figures) and any(
+            figure.status == "inconclusive" and not _stored_is_noisier(figure) for figure in figures
+        )
 
     def _advice(self, failed: list[Figure], undecided: list[Figure]) -> tuple[str, ...]:
         if failed:
             return (self.failed_advice,)
-        return ("More rounds narrow it: --spec-rounds 10:20.",) if undecided else ()
+        if not undecided:
+            return ()
+        noisy = [figure.name for figure in undecided if _stored_is_noisier(figure)]
+        advice: tuple[str, ...] = ()
+        if noisy:
+            advice = (
+                f"The stored baseline is too noisy to judge {', '.join(noisy)}: store it again "
+                "with more rounds, such as --spec-rounds 10:20.",
+            )
+        if len(noisy) == len(undecided):
+            return advice
+        return (*advice, "More rounds narrow it: --spec-rounds 10:20.")
 
     def _part(self, figure: Figure, subject: str) -> Verdict:
         skipped = figure.status == "not judged"
@@ -161,6 +190,10 @@ def _details(found: Compared) -> tuple[str, ...]:
     if found.changes:
         rows.insert(0, "what changed")
     return tuple(rows)
+
+
+def _stored_is_noisier(figure: Figure) -> bool:
+    return figure.errors is not None and figure.errors[0] > figure.errors[1]
 
 
 def _as_json(found: Compared, name: str) -> dict[str, Any]:

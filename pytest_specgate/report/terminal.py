@@ -110,15 +110,22 @@ def _against_baseline(verdict: Verdict, width: int) -> list[str]:
     lines = ["", shown(f"{verdict.gate} {found['compared']} ({verdict.subject})")]
     rows = [[c["name"], c["then"] or "-", c["now"] or "-"] for c in found["changes"]]
     if rows:
-        lines += ["", *_table(CHANGES, _safe(rows), ())]
+        names = max(len("what changed"), *(len(shown(row[0])) for row in rows))
+        room = max((width - names - 4) // 2, 8)
+        rows = [[name, *(_cut(cell, room) for cell in cells)] for name, *cells in _safe(rows)]
+        lines += ["", *_table(CHANGES, rows, ())]
     else:
         lines.append(NOTHING)
     figures = [
-        [f["name"], f["status"], f["then"], f["now"], f["change"], f["limit"]]
+        [f["name"], f["status"], f["then"], f["now"], f["change"].split(" [")[0], f["limit"]]
         for f in found["figures"]
     ]
     if figures:
-        lines += ["", *_table(FIGURES, _safe(figures), ())]
+        figures = _safe(figures)
+        columns = list(zip(FIGURES, *figures, strict=True))[1:]
+        room = max(width - sum(max(map(len, column)) + 2 for column in columns), 8)
+        figures = [[_cut(name, room), *cells] for name, *cells in figures]
+        lines += ["", *_table(FIGURES, figures, ())]
     for reason in found["not_comparable"]:
         lines += _wrapped(shown(f"not comparable: {reason}"), width)
     return lines

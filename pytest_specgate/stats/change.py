@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 
 from .common import TINY, Decision, Estimate
@@ -20,13 +21,13 @@ def median_change(seconds: Sequence[Sequence[float]]) -> Estimate:
     Args:
         seconds: one row of at least 2 rounds for each of at least 1 prompts, above 0.
     """
-    import numpy as np
-
     medians, variances = [], []
     for row in seconds:
-        logs = np.log(np.asarray(row, dtype=float))
-        medians.append(float(np.median(logs)))
-        variances.append(math.pi / 2 * float(logs.var(ddof=1)) / len(row))
+        logs = list(map(math.log, row))
+        medians.append(statistics.median(logs))
+        mean = math.fsum(logs) / len(logs)
+        variance = math.fsum((value - mean) ** 2 for value in logs) / (len(logs) - 1)
+        variances.append(math.pi / 2 * variance / len(logs))
     error = math.sqrt(sum(variances)) / len(seconds)
     return Estimate(sum(medians) / len(medians), max(error, TINY))
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 # Wilks 1941: of 59 trials at least one lies above the 95th percentile with 95 % confidence.
 LEAST_TRIALS_P95 = 60
+_AT_ONCE = 2**18  # trials resampled at a time
+_SPREADS = 15  # of the beta distribution; what lies beyond is below 1e-12
 _MOST_TERMS = 1000  # of the continued fraction; it takes about sqrt(max(a, b))
 
 
@@ -83,9 +85,11 @@ def harrell_davis_weights(count: int, quantile: float) -> tuple[float, ...]:
     """
     import numpy as np
 
-    levels = incomplete_beta(
-        (count + 1) * quantile, (count + 1) * (1 - quantile), np.arange(count + 1) / count
-    )
+    at = np.arange(count + 1) / count
+    reach = _SPREADS * math.sqrt(quantile * (1 - quantile) / (count + 2))
+    levels = (at > quantile).astype(float)  # as far from the quantile as nothing has weight
+    near = np.abs(at - quantile) <= reach
+    levels[near] = incomplete_beta((count + 1) * quantile, (count + 1) * (1 - quantile), at[near])
     return tuple(float(weight) for weight in np.diff(levels))
 
 
@@ -122,22 +126,48 @@ def p95_ratio(
     _, prompts, rounds = logs.shape
     weights = np.array(harrell_davis_weights(prompts * rounds, 0.95))
 
-    def quantiles(sample: np.ndarray) -> np.ndarray:
-        pooled = np.sort(sample.reshape(*sample.shape[:-2], -1), axis=-1)
-        return np.asarray(pooled @ weights)
-
-    point = quantiles(logs)
+    point = np.sort(logs.reshape(2, -1), axis=-1) @ weights
     chosen = np.random.default_rng(seed).integers(rounds, size=(resamples, prompts, rounds))
-    resampled = np.stack(
-        [np.take_along_axis(np.broadcast_to(arm, chosen.shape), chosen, axis=2) for arm in logs]
-    )
-    differences = quantiles(resampled[1]) - quantiles(resampled[0])
+    chosen += rounds * np.arange(prompts)[:, None]
+    differences = _bootstrapped(logs.reshape(2, -1), chosen.reshape(resamples, -1), weights)
     error = float(differences.std(ddof=1)) * math.sqrt(rounds / (rounds - 1))
     return TailEstimate(
         math.exp(point[0]),
         math.exp(point[1]),
         Estimate(float(point[1] - point[0]), max(error, TINY)),
     )
+
+
+def _bootstrapped(
+    logs: NDArray[np.float64], chosen: NDArray[np.int64], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Second arm's quantile less the first's, one a bootstrap.
+
+    An arm is sorted once; a bootstrap says how often each of its values counts. So large mixes take
+    no sorting, and the memory of a few bootstraps alone.
+
+    Args:
+        logs: two arms of trials.
+        chosen: one row of indices a bootstrap.
+        weights: of the order statistics.
+    """
+    import numpy as np
+
+    trials = logs.shape[1]
+    orders = np.argsort(logs, axis=1)
+    upto = np.concatenate([[0.0], np.cumsum(weights)])
+    found = []
+    step = max(1, _AT_ONCE // trials)
+    for first in range(0, len(chosen), step):
+        rows = chosen[first : first + step]
+        at = rows + trials * np.arange(len(rows))[:, None]
+        times = np.bincount(at.ravel(), minlength=rows.size).reshape(rows.shape)
+        quantiles = []
+        for arm, order in zip(logs, orders, strict=True):
+            ranks = np.cumsum(times[:, order], axis=1)
+            quantiles.append(np.diff(upto[ranks], axis=1, prepend=0.0) @ arm[order])
+        found.append(quantiles[1] - quantiles[0])
+    return np.concatenate(found)
 
 
 def decide_p95_ratio(estimate: Estimate, most: float, tolerance: float) -> Decision:
