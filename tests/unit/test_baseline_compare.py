@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -365,7 +366,7 @@ def test_markdown_cannot_be_broken_by_a_cell() -> None:
     now = replace(now, cases={**now.cases, **stored(case).cases})
     lines = markdown_of(compared(THEN, now), evil)
     assert all("\n" not in line for line in lines)
-    assert not any("<" in line or "\u202e" in line for line in lines)
+    assert not any(re.search(r"(?<!\\)<[A-Za-z/!?]", line) or "\u202e" in line for line in lines)
     (row,) = [line for line in lines if line.startswith("| os |")]
     assert row.replace("\\|", "").count("|") == 4
     assert "\\`c\\`" in row
