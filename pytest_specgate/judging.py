@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from .baseline.document import exact_under
 from .config.plan import GateConfig, Inputs, Measure
 from .environment import environment, plain_json
 from .gates.base import Gate, Verdict, judged
 from .items import GateItem
 from .measure.campaign import Campaign, Wants
-from .measure.evidence import Evidence
+from .measure.evidence import CaseEvidence, Evidence
 from .measure.lock import Busy
 from .measure.store import Store
 from .parallel import why_untimed
@@ -265,7 +266,16 @@ class Judge:
         here = self._config.invocation_params.dir
         shown = path.relative_to(here) if path.is_relative_to(here) else path
         command = f"Replay: pytest --spec-replay {shlex.quote(str(shown))}"
-        return replace(verdict, advice=(*verdict.advice, command))
+        good = self._known_good(cases[0], inputs)
+        return replace(verdict, advice=(*verdict.advice, *good, command))
+
+    def _known_good(self, case: CaseEvidence, inputs: Inputs) -> tuple[str, ...]:
+        """The versions under which a stored session was exact here, if one is at hand."""
+        reference, info = self._store.reference, self._store.pair_info(inputs)
+        if reference is None or reference.baseline is None or info is None:
+            return ()
+        versions = exact_under(reference.baseline, case, info)
+        return (f"It was exact under {versions} (baseline {reference.name}).",) if versions else ()
 
 
 def _parts(gate: Gate, inputs: Inputs) -> list[tuple[Inputs, str]]:

@@ -441,3 +441,19 @@ def same_decoding(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
         for name in names
         if then.get(name, defaults.get(name)) != now.get(name, defaults.get(name))
     ]
+
+
+def exact_under(baseline: Baseline, case: CaseEvidence, pair: PairInfo) -> str | None:
+    """The stored versions, where these models answered this prompt alike on every path then."""
+    known = baseline.cases.get(case.prompt.id)
+    models = (pair.target.digest, pair.draft.digest)
+    if known is None or models != tuple(m["digest"] for m in baseline.models.values()):
+        return None
+    wanted = (_digest(case.prompt.text), case.prompt.max_tokens)
+    outputs = {(arm.tokens, arm.text) for arm in known.arms.values()}
+    if wanted != (known.prompt, known.max_tokens) or len(known.arms) < 2 or len(outputs) > 1:
+        return None
+    versions = baseline.environment.get("versions")
+    if not isinstance(versions, Mapping):
+        return None
+    return ", ".join(f"{name} {versions[name]}" for name in ("mlx-lm", "mlx") if name in versions)

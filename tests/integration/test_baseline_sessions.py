@@ -467,7 +467,7 @@ def test_nothing_is_touched_when_collecting(
     def no(*_: object) -> None:
         raise AssertionError("read")
 
-    monkeypatch.setattr("pytest_specgate.session.read", no)
+    monkeypatch.setattr("pytest_specgate.compared.read", no)
     before = saved.read_bytes()
     for more in ((JUDGE,), (SAVE, "--spec-update-baseline"), ("--spec-save-baseline=b",)):
         result = project.runpytest(*OPTIONS[:3], *more, "--collect-only", "-q", "gates.yaml")
@@ -494,3 +494,18 @@ def test_workers_store_and_judge(project: pytest.Pytester) -> None:
     assert "pytest-xdist ignores groups" in whole(report)["reason"]
     assert part(report, "output")["status"] == "passed"
     assert "Traceback" not in result.stdout.str() + result.stderr.str()
+
+
+@pytest.mark.usefixtures("saved")
+def test_parity_names_versions_that_are_known_to_be_good(
+    project: pytest.Pytester, session: Session
+) -> None:
+    """The stored session was exact with these models and this prompt, so its versions are named."""
+    wrong = 'PAIR.scripts["say a"] = Script(wrong={"k=3": (100, 101, 9, 9, 9, 9, 9, 9)})'
+    with_noise(project, 1, 1.0, wrong)
+    with_gates(project, "parity: {}")
+    result, report = session(JUDGE, "gates.yaml")
+    assert result.ret == 1
+    advice = {v["subject"]: v["advice"] for v in report["verdicts"] if v["gate"] == "parity"}
+    assert "It was exact under mlx-lm 0.2, mlx 0.1 (baseline a)." in advice["a"]
+    assert advice["b"] == []
