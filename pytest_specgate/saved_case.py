@@ -24,6 +24,14 @@ _SECTIONS: Mapping[str, tuple[str, ...]] = {
     "decoding": ("num_draft_tokens", *DECODING_FIELDS, "chat_template_args"),
     "prompt": ("id", "prompt", "kind"),
 }
+# keys that cases of an earlier release do not have yet: their defaults held then
+_LATER = {
+    ("decoding", name)
+    for name in (
+        *("max_kv_size", "repetition_penalty", "presence_penalty", "frequency_penalty"),
+        *("logit_bias", "ignore_eos"),
+    )
+}
 _REPLAYED = ("schema", "engine", *_SECTIONS)
 
 
@@ -133,7 +141,7 @@ def _section(document: dict[str, Any], path: Path, section: str) -> dict[str, An
     names, given = _SECTIONS[section], document.get(section)
     part: dict[str, Any] = given if isinstance(given, dict) else {}
     for name in names:
-        if name not in part:
+        if name not in part and (section, name) not in _LATER:
             raise ConfigError(f"{path}: not a whole saved case: {section}.{name} is missing")
     for name in part:
         if name not in names:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # Wilks 1941: of 59 trials at least one lies above the 95th percentile with 95 % confidence.
 LEAST_TRIALS_P95 = 60
 _AT_ONCE = 2**18  # trials resampled at a time
+_ALL_OF = 2000  # trials; the tails of fewer are too long to be cut
 _SPREADS = 15  # of the beta distribution; what lies beyond is below 1e-12
 _MOST_TERMS = 1000  # of the continued fraction; it takes about sqrt(max(a, b))
 
@@ -88,7 +89,7 @@ def harrell_davis_weights(count: int, quantile: float) -> tuple[float, ...]:
     at = np.arange(count + 1) / count
     reach = _SPREADS * math.sqrt(quantile * (1 - quantile) / (count + 2))
     levels = (at > quantile).astype(float)  # as far from the quantile as nothing has weight
-    near = np.abs(at - quantile) <= reach
+    near = (np.abs(at - quantile) <= reach) | (count <= _ALL_OF)
     levels[near] = incomplete_beta((count + 1) * quantile, (count + 1) * (1 - quantile), at[near])
     return tuple(float(weight) for weight in np.diff(levels))
 

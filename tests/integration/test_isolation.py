@@ -376,8 +376,12 @@ def test_alone_it_takes_no_path_for_its_value(
     assert joined(given, tmp_path) == joins
 
 
+OTHERS_WITH_EXECNET = ("xdist", "xdist.looponfail", "rerunfailures")
+
+
 def test_a_plain_session_loads_no_execnet(pytester: pytest.Pytester) -> None:
     """Only an isolated session pays for it."""
     pytester.makepyfile("import sys\ndef test_it(): assert 'execnet' not in sys.modules")
-    result = pytester.runpytest_subprocess("-p", "no:xdist", "-p", "no:xdist.looponfail")
+    others = [part for name in OTHERS_WITH_EXECNET for part in ("-p", f"no:{name}")]
+    result = pytester.runpytest_subprocess(*others)
     assert result.ret == 0

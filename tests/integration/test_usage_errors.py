@@ -178,6 +178,16 @@ WRONG: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     # flags
     (("--spec-demo=yes",), ("--spec-demo",)),
     (("--spec-require=yes",), ("--spec-require",)),
+    (("--spec-noise=yes",), ("--spec-noise",)),
+    (("--spec-checklist=yes",), ("--spec-checklist",)),
+    (("--spec-on-inconclusive=maybe",), ("--spec-on-inconclusive: ", "fail, warn, pass")),
+    (("--spec-budget=soon",), ("--spec-budget: ", "'soon'", "10m")),
+    (("--spec-baseline=no/such.json",), ("--spec-baseline: ", "no such file")),
+    (("--spec-baseline-dir=test_plain.py",), ("--spec-baseline-dir: ", "no folder")),
+    (("--spec-save-baseline=../x",), ("--spec-save-baseline: ", "'../x'", "plain word")),
+    (("--spec-update-baseline",), ("--spec-update-baseline: ", "--spec-save-baseline NAME")),
+    (("--spec-keep-failed-baseline",), ("--spec-keep-failed-baseline: ", "needs")),
+    (("--spec-against=../x",), ("--spec-against: ", "mlx-lm==0.32.2", "'../x'")),
     (("--spec-no-preflight=yes",), ("--spec-no-preflight",)),
     (("--spec-trust-remote-code=yes",), ("--spec-trust-remote-code",)),
 ]
@@ -542,6 +552,13 @@ INI: list[tuple[str, str, tuple[str, ...]]] = [
     ("report", "jsn:x", ("kind 'jsn'", "did you mean 'json'?")),
     ("report", "json:t", ("is a directory",)),
     ("require", "maybe", ("must be true or false", "'maybe'")),
+    ("noise", "maybe", ("must be true or false", "'maybe'")),
+    ("checklist", "maybe", ("must be true or false", "'maybe'")),
+    ("on_inconclusive", "maybe", ("fail, warn, pass", "'maybe'")),
+    ("budget", "soon", ("10m", "'soon'")),
+    ("baseline", "no/such.json", ("no such file",)),
+    ("baseline_dir", "test_plain.py", ("no folder",)),
+    ("against", "../x", ("mlx-lm==0.32.2", "'../x'")),
     ("require", "", ("must be true or false",)),
     ("no_preflight", "maybe", ("must be true or false", "'maybe'")),
     ("trust_remote_code", "2", ("must be true or false", "'2'")),
@@ -627,7 +644,9 @@ def test_every_ini_key_has_a_wrong_value_here(pytester: pytest.Pytester) -> None
         for name in vars(pytester.parseconfig().option)
         if name.startswith("spec_")
     }
-    assert {key for key, _, _ in INI} == names - {"demo", "replay"}  # of the command line alone
+    assert {key for key, _, _ in INI} == names - {
+        *("demo", "replay", "save_baseline", "update_baseline", "keep_failed_baseline"),
+    }  # of the command line alone
 
 
 @NATIVE

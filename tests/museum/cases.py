@@ -169,6 +169,6 @@ CASES: dict[str, Case] = {
         max_tokens=12,
         engine="mlx-lm",
         others=("Say one.", "Say two."),
-        options=(*ISOLATED, "--spec-timeout", "30"),
+        options=(*ISOLATED, "--spec-timeout", "15"),
     ),
 }

@@ -40,7 +40,7 @@ def test_hang(visit: Visit) -> None:
     seen = visit("hang")
     assert seen.exit == 1
     assert seen.report["status"] == "failed"
-    assert "no answer within 30 s (--spec-timeout) while generating with k=3" in seen.case["error"]
+    assert "no answer within 15 s (--spec-timeout) while generating with k=3" in seen.case["error"]
     assert {
         v["subject"]: v["status"] for v in seen.report["verdicts"] if v["gate"] == "parity"
     } == {

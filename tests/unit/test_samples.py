@@ -104,6 +104,7 @@ OTHERS: dict[str, Inputs] = {
     "presence_penalty": other_decoding(presence_penalty=1.0),
     "frequency_penalty": other_decoding(frequency_penalty=1.0),
     "logit_bias": other_decoding(logit_bias=((5, -1.0),)),
+    "ignore_eos": other_decoding(ignore_eos=True),
     "template": replace(INPUTS, chat_template_args={"a": True}),
     "text": replace(INPUTS, prompts=(INPUTS.prompts[0], replace(INPUTS.prompts[1], text="say it"))),
     "id": replace(INPUTS, prompts=(INPUTS.prompts[0], replace(INPUTS.prompts[1], id="c"))),
