@@ -15,6 +15,14 @@ pytest_plugins = ["pytester"]
 ConstructedPair = tuple[Path, Oracle]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """The whole suite, asked for by ``pytest`` alone, runs on two workers, a file on one."""
+    whole = not config.invocation_params.args and not hasattr(config, "workerinput")
+    if whole and config.pluginmanager.hasplugin("xdist"):
+        config.option.numprocesses, config.option.dist = 2, "loadfile"
+
+
 def pytest_collection_finish() -> None:
     """Every round of a measurement collects garbage; what was imported by now never is any."""
     gc.collect()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..measure.evidence import Evidence
 
 _SAVE = "Store one with --spec-save-baseline NAME, and name it with --spec-baseline NAME."
-_TIMED = ("speedup", "p95", "ttft", "decode", "e2e")
+_TIMED = ("speedup", "p95", "ttft", "decode", "e2e", "plain_e2e")
 _LIMITS = ("acceptance", "memory", *_TIMED)
 
 
@@ -65,7 +65,7 @@ class BaselineGate(BaseGate):
         """Sampled outputs cannot be the stored ones."""
         if inputs.decoding.temperature > 0 and options["output"] == "same":
             return "output: same needs temperature 0; set output: any for sampled outputs"
-        if options["output"] == "any" and all(options[name] is None for name in _LIMITS):
+        if options["output"] == "any" and all(options.get(name) is None for name in _LIMITS):
             return "with output: any and no limit there is nothing to judge"
         return None
 
