@@ -995,9 +995,15 @@ def refused(tmp_path: Path, document: Any) -> str:
     return str(error.value)
 
 
+# options that came after the first release
+LATER = (
+    *("max_kv_size", "repetition_penalty", "presence_penalty", "frequency_penalty"),
+    *("logit_bias", "ignore_eos"),
+)
+FIRST = tuple(field.name for field in fields(Decoding) if field.name not in LATER)
 NEEDED = {
     "pair": ("target", "draft"),
-    "decoding": ("num_draft_tokens", *(f.name for f in fields(Decoding)), "chat_template_args"),
+    "decoding": ("num_draft_tokens", *FIRST, "chat_template_args"),
     "prompt": ("id", "prompt", "kind"),
 }
 
@@ -1013,6 +1019,18 @@ def test_a_case_with_a_key_missing(tmp_path: Path, section: str, key: str) -> No
     assert message == (
         f"{tmp_path / 'case.json'}: not a whole saved case: {section}.{key} is missing"
     )
+
+
+def test_a_case_of_an_earlier_release(tmp_path: Path) -> None:
+    """What it cannot have had its default then."""
+    document = saved(tmp_path)
+    for key in LATER:
+        del document["decoding"][key]
+    path = tmp_path / "case.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    layer, _ = read_case(path)
+    assert not {("decoding", key) for key in LATER} & {*layer}
+    assert ("decoding", "seed") in layer
 
 
 @pytest.mark.parametrize("section", NEEDED)
