@@ -491,8 +491,7 @@ def encode_turns(
             return [*said, *map(int, tokenizer.encode(texts[2], add_special_tokens=False))]
         roles = ("user", "assistant", "user")
         text = tokenizer.apply_chat_template(
-            # both orders of Python and Jinja agree on three messages
-            [{"role": role, "content": text} for role, text in zip(roles, texts)],  # noqa: B905
+            [{"role": r, "content": text} for r, text in zip(roles, texts)],  # noqa: B905  # Python 3.9
             tokenize=False,
             add_generation_prompt=True,
             **chat_template_args,

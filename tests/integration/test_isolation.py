@@ -330,7 +330,7 @@ def test_interrupt_ends_everything(
 @pytest.mark.parametrize("module", [worker, supervisor])
 def test_sent_source_imports_nothing_of_ours(module: object) -> None:
     """Sent as text: the standard library, and in the worker what mlx-lm brings."""
-    path = Path(str(module.__file__))  # type: ignore[attr-defined]
+    path = Path(str(module.__file__))  # type: ignore[attr-defined]  # object: pytest gives modules
     names = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
