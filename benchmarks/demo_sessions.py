@@ -7,9 +7,10 @@ one unless told otherwise; a planted slowdown waits on the arm that stands for t
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -97,7 +98,7 @@ def session(store: Store, inputs: Inputs, measure: Measure) -> tuple[str, int]:
 
 
 def run(sessions: int, planted: int, wait_share: float, *, speculative: bool) -> None:
-    """Both kinds of sessions, a row each."""
+    """Both kinds of sessions, a row each; one session, one line on standard error."""
     with tempfile.TemporaryDirectory() as name:
         build(Path(name), demo.recipe())
         target, draft = demo.demo_pair(Path(name))
@@ -120,32 +121,44 @@ def run(sessions: int, planted: int, wait_share: float, *, speculative: bool) ->
             f"{len(prompts)} prompts of {TOKENS} tokens, limit {OPTIONS['min']}, margin "
             f"{OPTIONS['margin']:.0%}; 95 % intervals by Clopper and Pearson\n"
         )
-        print("| arm | sessions | failed | passed | inconclusive | mean rounds | seconds each |")
-        print("|---|---|---|---|---|---|---|", flush=True)
+        rows = {f"{path} against {path}": 0.0, f"planted +{wait_share:.0%}": wait_share}
+        seen: dict[str, list[tuple[str, int, float]]] = {label: [] for label in rows}
         begin = time.perf_counter()
-        for label, count, share in (
-            (f"{path} against {path}", sessions, 0.0),
-            (f"planted +{wait_share:.0%}", planted, wait_share),
-        ):
-            if not count:
-                continue
-            pair.wait_share, started = share, time.perf_counter()
-            seen = [
-                session(
-                    store,
-                    # another seed, another order of prompts and arms
-                    replace(inputs, decoding=replace(inputs.decoding, seed=number)),
-                    Measure(),
-                )
-                for number in range(count)
-            ]
-            cells = []
-            for status in VERDICTS:
-                times = sum(verdict == status for verdict, _ in seen)
-                low, high = interval(times, count)
-                cells.append(f"{times} ({low:.1%} to {high:.1%})")
-            rounds = sum(number for _, number in seen) / count
-            each = (time.perf_counter() - started) / count
-            row = [label, str(count), *cells, f"{rounds:.1f}", f"{each:.1f}"]
-            print(f"| {' | '.join(row)} |", flush=True)
+        try:
+            for number, label in enumerate(
+                _alternating(dict(zip(rows, (sessions, planted), strict=True)))
+            ):
+                pair.wait_share, started = rows[label], time.perf_counter()
+                # another seed, another order of prompts and arms
+                decoding = replace(inputs.decoding, seed=number)
+                status, rounds = session(store, replace(inputs, decoding=decoding), Measure())
+                seen[label].append((status, rounds, time.perf_counter() - started))
+                print(label, number + 1, *seen[label][-1], file=sys.stderr, flush=True)
+        except KeyboardInterrupt:
+            print("interrupted: what was seen until then\n")
+        _print_table(seen)
         print(f"\n{(time.perf_counter() - begin) / 60:.1f} min after loading")
+
+
+def _alternating(counts: Mapping[str, int]) -> Iterator[str]:
+    """Each label so often as asked, spread evenly: a drift of the machine meets every row."""
+    places = ((i / count, label) for label, count in counts.items() for i in range(count))
+    return (label for _, label in sorted(places))
+
+
+def _print_table(seen: Mapping[str, Sequence[tuple[str, int, float]]]) -> None:
+    print("| arm | sessions | failed | passed | inconclusive | mean rounds | seconds each |")
+    print("|---|---|---|---|---|---|---|")
+    for label, results in seen.items():
+        if not results:
+            continue
+        count = len(results)
+        cells = []
+        for status in VERDICTS:
+            times = sum(verdict == status for verdict, *_ in results)
+            low, high = interval(times, count)
+            cells.append(f"{times} ({low:.1%} to {high:.1%})")
+        rounds = sum(number for _, number, _ in results) / count
+        each = sum(seconds for *_, seconds in results) / count
+        row = [label, str(count), *cells, f"{rounds:.1f}", f"{each:.1f}"]
+        print(f"| {' | '.join(row)} |", flush=True)
