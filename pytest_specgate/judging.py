@@ -146,7 +146,25 @@ class Judge:
 
         untimed = why_untimed(item)
         evidence = self.measure(item.inputs, item.plan.measure, gate, wants, untimed)
-        return self._record(item, judged(gate, evidence, options, item.subject), item.inputs)
+        verdict = self._judged(gate, evidence, options, item.subject, item.inputs)
+        return self._record(item, verdict, item.inputs)
+
+    def _judged(
+        self,
+        gate: Gate,
+        evidence: Evidence,
+        options: Mapping[str, Any],
+        subject: str,
+        inputs: Inputs,
+    ) -> Verdict:
+        """The verdict, where it says so after a second look in a fresh process."""
+        verdict = judged(gate, evidence, options, subject)
+        side = gate.wants_second_look(verdict)
+        if side is None:
+            return verdict
+        with self._progress.running(), self.together():
+            evidence = self.campaign(inputs).look_again(inputs, side)
+        return judged(gate, evidence, options, subject)
 
     def _run_again(
         self, item: pytest.Item, gate: Gate, subject: str, inputs: Inputs, measure: Measure
@@ -196,7 +214,7 @@ class Judge:
                     return ks if gate.wants_rounds(evidence, options, most) else ()
 
                 evidence = self.measure(part, measure, gate, wants, why_untimed(item))
-                verdict = judged(gate, evidence, config.options, subject)
+                verdict = self._judged(gate, evidence, config.options, subject, part)
                 verdicts.append(self._record(item, verdict, part))
         failed = [verdict for verdict in verdicts if verdict.status == "failed"]
         if failed:

@@ -60,6 +60,14 @@ class Registry:
 
         return replace(self, engines={"mlx-lm": make}, isolation=isolation)
 
+    def afresh(self, name: str) -> Callable[[], Engine] | None:
+        """What makes this engine in a process of its own; None where that cannot be."""
+        if self.isolation:
+            return self.engines.get(name)
+        apart = self.isolated(Isolation("popen", ""))
+        own = self.engines.get(name) is builtin_engines().get(name)
+        return apart.engines.get(name) if own else None
+
     def check_engine(self, name: str, origin: str) -> None:
         """Is there an engine of that name, and can it run where it is to?
 

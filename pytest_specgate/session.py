@@ -77,6 +77,7 @@ class SpecSession:
             if config.option.collectonly
             else reference_of(self._options, lambda: self.judge.facts()),
             against=other_of(self._options, config),
+            fresh=self.registry.afresh(self._options.engine),
             facts=lambda: self.judge.facts(),
             samples=Samples(self._sample_folder(), lambda: self.judge.facts()),
             lock=MachineLock(lock_path(self._elsewhere()), waiting=self._progress.waiting),

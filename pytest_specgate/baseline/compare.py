@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ..measure.evidence import PLAIN, Trial, arm_name
+from ..measure.fresh import FreshPeak
 from ..stats import Estimate, decide_change, median_change, median_speedup, p95_ratio
 from ..text import count, gigabytes
 from .document import Baseline, StoredArm, StoredCase, same_decoding
@@ -84,6 +85,7 @@ def compare(
     num_draft_tokens: int,
     *,
     paired: bool = False,
+    fresh: FreshPeak | None = None,
 ) -> Compared:
     """Judge one number of draft tokens against a stored session.
 
@@ -93,6 +95,7 @@ def compare(
         limits: of the gate ``baseline``.
         num_draft_tokens: k.
         paired: both sides were timed in the same rounds.
+        fresh: the peak memory of now, seen again in a process of its own.
     """
     arm = arm_name(num_draft_tokens)
     apart = _apart(then, now, arm)
@@ -112,7 +115,7 @@ def compare(
                 if paired
                 else _times(common, pairs, arm, limits, same_machine=here, sampled=sampled)
             ),
-            *_memory(pairs, arm, limits["memory"], same_machine=here),
+            *_memory(pairs, arm, limits["memory"], fresh, same_machine=here),
         ]
     return Compared(tuple(changes(then, now)), tuple(figures), tuple(apart), common)
 
@@ -461,8 +464,13 @@ def _unjudged(figure: Figure, reason: str) -> Figure:
     return replace(figure, status="not judged", reason=reason)
 
 
-def _memory(pairs: Pairs, arm: str, limit: Limit | None, *, same_machine: bool) -> list[Figure]:
-    """A fact: the highest peak of any trial; less than 16 MiB more is let through in any case."""
+def _memory(
+    pairs: Pairs, arm: str, limit: Limit | None, fresh: FreshPeak | None, *, same_machine: bool
+) -> list[Figure]:
+    """A fact: the highest peak of any trial; less than 16 MiB more is let through in any case.
+
+    What a fresh process does not need was kept by this one for something else.
+    """
     peaks = []
     for side in (0, 1):
         arms: list[StoredArm] = [pair[side].arms[arm] for pair in pairs]
@@ -478,6 +486,13 @@ def _memory(pairs: Pairs, arm: str, limit: Limit | None, *, same_machine: bool) 
     status: Status = "not judged" if worst is None else "failed" if now > worst else "passed"
     change = f"{now / then - 1:+.1%}"
     reason = f"{gigabytes(then)} before, {gigabytes(now)} after"
+    if fresh is not None and worst is not None and status == "failed":
+        seen = fresh.bytes
+        status = "passed" if seen and seen <= worst else "failed"
+        what = (
+            f"{gigabytes(seen)} in a fresh process" if seen else f"not seen again: {fresh.problem}"
+        )
+        reason = f"{reason}, {what}"
     figure = Figure(
         *("memory", status, gigabytes(then), gigabytes(now), change),
         *(limit.text if limit else "-", reason, now / 1e9, worst / 1e9 if worst else None),

@@ -13,7 +13,7 @@ from .base import Verdict
 from .baseline import BaselineGate
 
 if TYPE_CHECKING:
-    from ..measure.evidence import Against, Evidence
+    from ..measure.evidence import Against, Evidence, Side
 
 
 class AgainstGate(BaselineGate):
@@ -23,6 +23,7 @@ class AgainstGate(BaselineGate):
     """
 
     name = item = "against"
+    side: Side = "there"
     options = {**BaselineGate.options, "plain_e2e": limit("+")}
     apart_advice = "Look at what cannot run where; parity says more of this environment."
     failed_advice = "Stay with this environment, or look at what changed above one by one."
@@ -57,7 +58,7 @@ class AgainstGate(BaselineGate):
         ]
         if evidence.unmeasured and not other.cases:
             return Verdict(self.name, subject, "inconclusive", evidence.unmeasured)
-        found = compare(here, there, options, k, paired=True)
+        found = compare(here, there, options, k, paired=True, fresh=evidence.fresh_peak)
         if errors:
             found = replace(found, figures=(), apart=tuple(dict.fromkeys(errors))[:3])
         return self.verdict(evidence, found, other.name, subject)

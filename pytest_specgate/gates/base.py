@@ -11,7 +11,7 @@ from ..config.spec import found
 if TYPE_CHECKING:
     from ..config.plan import Inputs
     from ..config.spec import Spec
-    from ..measure.evidence import Evidence
+    from ..measure.evidence import Evidence, Side
 
 Status = Literal["passed", "failed", "inconclusive", "skipped"]
 Scope = Literal["pair", "prompt", "arm"]
@@ -95,6 +95,10 @@ class Gate(Protocol):
         """Another round, of most_rounds in all, could still change the verdict."""
         ...
 
+    def wants_second_look(self, verdict: Verdict) -> Side | None:
+        """Where peak memory is to be seen again, in a fresh process, before this verdict stands."""
+        ...
+
 
 class BaseGate:
     """What most gates share; a gate of your own needs ``name``, ``options`` and ``judge``."""
@@ -124,6 +128,10 @@ class BaseGate:
     ) -> bool:
         """The minimum of rounds is enough."""
         return False
+
+    def wants_second_look(self, verdict: Verdict) -> Side | None:
+        """No figure of it is memory."""
+        return None
 
     def failed(self, subject: str, reason: str, *advice: str, **more: Any) -> Verdict:
         """A failed verdict of this gate."""

@@ -17,7 +17,7 @@ from .words import untimed
 if TYPE_CHECKING:
     from ..baseline.compare import Figure
     from ..config.plan import Inputs
-    from ..measure.evidence import Evidence
+    from ..measure.evidence import Evidence, Side
 
 _SAVE = "Store one with --spec-save-baseline NAME, and name it with --spec-baseline NAME."
 _TIMED = ("speedup", "p95", "ttft", "decode", "e2e", "plain_e2e")
@@ -33,6 +33,7 @@ class BaselineGate(BaseGate):
     """
 
     name = item = "baseline"
+    side: Side = "here"
     apart_advice = (
         "Measure what was measured then, or store a new baseline with --spec-update-baseline."
     )
@@ -55,7 +56,7 @@ class BaselineGate(BaseGate):
         "acceptance": limit("-")(-0.03),
         "speedup": limit("-")("-5%"),
         "p95": limit("+")("+5%"),
-        "memory": limit("+")("+2%"),
+        "memory": limit("+")("+1%"),
         "ttft": None,
         "decode": None,
         "e2e": None,
@@ -86,7 +87,7 @@ class BaselineGate(BaseGate):
             return self.failed(subject, f"nothing could be generated: {broken[0].error}")
         now = baseline_of(evidence.cases, evidence.inputs, evidence.pair, reference.facts())
         (k,) = evidence.inputs.num_draft_tokens
-        found = compare(reference.baseline, now, options, k)
+        found = compare(reference.baseline, now, options, k, fresh=evidence.fresh_peak)
         return self.verdict(evidence, found, reference.name, subject)
 
     def verdict(self, evidence: Evidence, found: Compared, name: str, subject: str) -> Verdict:
@@ -147,6 +148,14 @@ class BaselineGate(BaseGate):
         return not any(figure.status == "failed" for figure in figures) and any(
             figure.status == "inconclusive" and not _stored_is_noisier(figure) for figure in figures
         )
+
+    def wants_second_look(self, verdict: Verdict) -> Side | None:
+        """Where memory grew: one process holds what it did before, a fresh one does not."""
+        grew = any(
+            part.evidence["figure"] == "memory" and part.status == "failed"
+            for part in verdict.parts
+        )
+        return self.side if grew else None
 
     def _advice(self, failed: list[Figure], undecided: list[Figure]) -> tuple[str, ...]:
         if failed:

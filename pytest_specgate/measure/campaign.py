@@ -13,7 +13,8 @@ from ..engines.base import EngineError, Generation, Pair
 from ..preflight import Preflight
 from ..stats import NoiseFloor
 from .blocks import blocks_of, broken_invariant, broken_ledger
-from .evidence import AGAIN, PLAIN, Against, ArmEvidence, CaseEvidence, Evidence, arm_name
+from .evidence import AGAIN, PLAIN, Against, ArmEvidence, CaseEvidence, Evidence, Side, arm_name
+from .fresh import FreshPeak, fresh_peak
 from .further import option_run, turn_run, with_option
 from .lock import Busy
 from .record import CaseKey, Record, budget_of, key_of
@@ -48,6 +49,7 @@ class Campaign:
         self._records: dict[CaseKey, Record] = {}
         self._checked: tuple[int, Preflight] | None = None
         self._unmeasured: str | None = None
+        self._fresh_peaks: dict[tuple[Side, int], FreshPeak] = {}
         self._began = False
         self._runner = Runner(inputs, store, self._remaining, store.pair)
         self._other = Runner(inputs, store, self._remaining, store.other_pair)
@@ -169,6 +171,22 @@ class Campaign:
                         floor=max(map(record.floor, inputs.num_draft_tokens)),
                     )
         return self.evidence(inputs)
+
+    def look_again(self, inputs: Inputs, side: Side) -> Evidence:
+        """Evidence with the peak memory of a fresh process, of the prompt that took the most.
+
+        Args:
+            inputs: of one number of draft tokens, timed.
+            side: this environment, or the other one.
+        """
+        (k,) = inputs.num_draft_tokens
+        if (side, k) not in self._fresh_peaks:
+            records = [self._records[key_of(prompt)] for prompt in inputs.prompts]
+            sides = [twin for r in records if (twin := r if side == "here" else r.twin)]
+            record = max(sides, key=lambda record: record.peak(k))
+            make = self._store.afresh(side)
+            self._fresh_peaks[side, k] = fresh_peak(make, self._inputs, record, k)
+        return replace(self.evidence(inputs), fresh_peak=self._fresh_peaks[side, k])
 
     def _generated(self, inputs: Inputs) -> list[Record]:
         records = (self._records[key_of(prompt)] for prompt in inputs.prompts)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..config.plan import Decoding, Inputs, ParityMode, Prompt
 from ..engines.base import EngineInfo, Generation, PairInfo
@@ -19,6 +19,10 @@ from .further import OptionRun, TurnRun, first_difference
 
 if TYPE_CHECKING:
     from ..baseline import Reference
+    from .fresh import FreshPeak
+
+Side = Literal["here", "there"]
+"""This environment, or the other one that is measured beside it."""
 
 PLAIN = "plain"
 AGAIN = "plain again"
@@ -285,6 +289,7 @@ class Evidence:
         inputs: what it was measured with.
         against: the other environment, where two are measured side by side.
         carried: rounds that an earlier session has run, whose undecided sample is continued.
+        fresh_peak: peak memory seen again in a process of its own, where a gate asked for it.
     """
 
     cases: tuple[CaseEvidence, ...]
@@ -298,6 +303,7 @@ class Evidence:
     reference: Reference | None = None
     inputs: Inputs | None = None
     against: Against | None = None
+    fresh_peak: FreshPeak | None = None
 
     @property
     def sampled(self) -> bool:

@@ -61,6 +61,11 @@ class Record:
         """Number of the round that was run last."""
         return self.arms[PLAIN].trials[-1].round if self.rounds else 0
 
+    def peak(self, k: int) -> int:
+        """Highest peak memory of any trial of one arm, in bytes; 0 where none was seen."""
+        arm = self.arms.get(arm_name(k))
+        return max((t.peak_memory_bytes or 0 for t in arm.trials), default=0) if arm else 0
+
     def least_of(self, measure: Measure) -> int:
         """Rounds that are run before any gate is asked."""
         return self.carried + 1 if self.carried else measure.min_rounds

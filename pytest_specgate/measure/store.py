@@ -13,6 +13,7 @@ from ..config.spec import found
 from ..engines.base import Engine, EngineError, EngineInfo, Pair, PairInfo
 from .budget import Budget
 from .campaign import Campaign
+from .evidence import Side
 from .lock import MachineLock
 from .machine import swap_used_bytes
 from .samples import Samples
@@ -48,6 +49,7 @@ class Store:
         samples: Samples | None = None,
         reference: Reference | None = None,
         against: Other | None = None,
+        fresh: Callable[[], Engine] | None = None,
         facts: Callable[[], Mapping[str, Any]] = dict,
     ) -> None:
         """Keep the parts; nothing is loaded yet.
@@ -64,6 +66,7 @@ class Store:
             samples: of undecided gates of earlier sessions; None where none are kept.
             reference: the stored session that this one is judged against.
             against: another environment that is measured in the same rounds.
+            fresh: makes the engine in a process of its own; None where that cannot be.
             facts: the recorded environment.
         """
         self._lock = lock
@@ -72,6 +75,7 @@ class Store:
         self.samples = samples
         self.reference = reference
         self.against = against
+        self._fresh = fresh
         self.facts = facts
         self.other_engine: EngineInfo | None = None
         self.other_info: PairInfo | None = None
@@ -161,6 +165,12 @@ class Store:
             self.other_info = pair.info
             self._other = (key, pair)
         return self._other[1]
+
+    def afresh(self, side: Side) -> Callable[[], Engine] | None:
+        """What makes an engine in a process of its own, in either environment."""
+        if side == "here":
+            return self._fresh
+        return self.against.make if self.against else None
 
     @staticmethod
     def guarded(inputs: Inputs, call: Callable[[], Result]) -> Result:
