@@ -75,8 +75,8 @@ def test_what_the_pair_needs(
     document = json.loads(stored.read_bytes())
     for case in document["cases"].values():
         for row in case["arms"]["k=3"]["trials"]:
-            assert row[PEAK] > 24 * MIB
-            row[PEAK] -= 17 * MIB
+            assert row[PEAK] > 48 * MIB
+            row[PEAK] -= 32 * MIB
     stored.write_text(signed(document))
     result, report = gate(large, *options, "--spec-baseline", "a")
     found = memory(report)
