@@ -23,6 +23,7 @@ from tests.simulation import (
     Floats,
     Noise,
     Shares,
+    change_sessions,
     p95_sessions,
     speedup_sessions,
 )
@@ -108,6 +109,35 @@ def p95_table(seed: int | None, runs: int) -> None:
     print(markdown(["CV", "doubled", "no change", "+5 %", "+10 %"], rows))
 
 
+def change_tables(rng: np.random.Generator, runs: int) -> None:
+    """Against another environment, paired; and against a stored session. Limit 5 % slower."""
+    effects = {"no change": 1.0, "at the limit": 1.05, "+10 %": 1.1}
+    paired, stored = [], []
+    for prompts in (1, 4, 12):
+        for variation in VARIATIONS:
+            noise, label = Noise(variation), [str(prompts), f"{variation:.0%}"]
+            logs = noise.log_ratios(rng, (runs, prompts, MOST_ROUNDS))
+            truths = [1.05 / effect for effect in effects.values()]
+            paired.append([*label, *map(str, speedup_sessions(logs, truths, margin=0.0))])
+            cells = [
+                change_sessions(
+                    noise,
+                    effect,
+                    sessions=min(runs, 500),
+                    prompts=prompts,
+                    stored_rounds=8,
+                    seed=int(rng.integers(2**32)),
+                )
+                for effect in effects.values()
+            ]
+            stored.append([*label, *map(str, cells)])
+    words = "% failed/passed/inconclusive, mean rounds; 5 % of trials doubled"
+    print(f"\nAgainst another environment: {words} ({runs} sessions a cell)\n")
+    print(markdown(["J", "CV", *effects], paired))
+    print(f"\nAgainst a stored session of 8 rounds: {words} ({min(runs, 500)} sessions a cell)\n")
+    print(markdown(["J", "CV", *effects], stored))
+
+
 def tools_table(rng: np.random.Generator, runs: int) -> None:
     """What people use today, on 12 rounds of 12 prompts."""
     rows = []
@@ -186,6 +216,7 @@ def main() -> None:
     speedup_tables(rng, chosen.runs)
     continued_table(rng, chosen.runs)
     p95_table(chosen.seed, chosen.runs)
+    change_tables(rng, chosen.runs)
     tools_table(rng, chosen.runs)
     if chosen.plots:
         plots(rng, chosen.runs, chosen.plots)

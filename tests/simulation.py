@@ -13,7 +13,10 @@ from numpy.typing import NDArray
 from pytest_specgate.stats import (
     LEAST_ROUNDS,
     Centres,
+    change_of,
+    decide_change,
     decide_p95_ratio,
+    median_level,
     p95_ratio,
     speedup_centres,
     speedup_verdicts,
@@ -127,6 +130,45 @@ def p95_sessions(
         tail = p95_ratio(_rows(plain), _rows(ours), seed=number)
         counts[decide_p95_ratio(tail.ratio, 1.0, tolerance)] += 1
     return Shares(counts["failed"] / sessions, counts["passed"] / sessions, rounds)
+
+
+def change_sessions(
+    noise: Noise,
+    change: float,
+    *,
+    sessions: int,
+    prompts: int,
+    stored_rounds: int,
+    seed: int | None,
+    worst: float = 1.05,
+    most: int = MOST_ROUNDS,
+) -> Shares:
+    """Sessions against a stored one, with a look after each round from 5 on.
+
+    Args:
+        noise: of a trial, then and now.
+        change: true seconds now over then.
+        sessions: how many; each has a stored session of its own.
+        prompts: of equal length.
+        stored_rounds: of the stored session.
+        seed: None for a fresh one.
+        worst: limit of the change.
+        most: rounds.
+    """
+    rng, counts = np.random.default_rng(seed), {"failed": 0, "passed": 0, "inconclusive": 0}
+    total = 0
+    for _ in range(sessions):
+        then = median_level(_rows(np.exp(noise.log_seconds(rng, (prompts, stored_rounds)))))
+        now = change * np.exp(noise.log_seconds(rng, (prompts, most)))
+        for rounds in range(LEAST_ROUNDS, most + 1):
+            ours = median_level(_rows(now[:, :rounds]))
+            fewest = min(rounds, stored_rounds)
+            decision = decide_change(change_of(then, ours), worst, prompts, fewest)
+            if decision != "inconclusive":
+                break
+        counts[decision] += 1
+        total += rounds
+    return Shares(counts["failed"] / sessions, counts["passed"] / sessions, total / sessions)
 
 
 def _rows(array: Floats) -> Sequence[Sequence[float]]:

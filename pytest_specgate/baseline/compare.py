@@ -5,11 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 from ..measure.evidence import PLAIN, Trial, arm_name
 from ..measure.fresh import FreshPeak
-from ..stats import Estimate, decide_change, median_change, median_speedup, p95_ratio
+from ..stats import (
+    Decision,
+    Estimate,
+    Level,
+    change_of,
+    decide_change,
+    decide_paired_change,
+    median_level,
+    median_speedup,
+    p95_ratio,
+)
 from ..text import count, gigabytes
 from .document import Baseline, StoredArm, StoredCase, same_decoding
 from .limits import Limit
@@ -327,6 +338,7 @@ def _times(
         for side in (0, 1)
     ]
     rounds = [min(len(ours) for _, ours in side) for side in sides]
+    shape = len(sides[0]), min(rounds)
     speedups, tails = [], []
     for side, count_ in zip(sides, rounds, strict=True):
         plain = [[_cost(t, sampled=sampled) for t in row[:count_]] for row, _ in side]
@@ -335,10 +347,11 @@ def _times(
             [p / s for p, s in zip(*rows, strict=True)] for rows in zip(plain, ours, strict=True)
         ]
         speedups.append(median_speedup(ratios))
-        tails.append(p95_ratio(plain, ours, seed=0, resamples=_RESAMPLES).ratio)
+        tail = p95_ratio(plain, ours, seed=0, resamples=_RESAMPLES).ratio
+        tails.append(Level(tail.log, tail.error))
     figures = [
-        _judged("speedup", speedups, limits["speedup"], lambda v: f"{v:.2f}x"),
-        _judged("p95", tails, limits["p95"], lambda v: f"{v:.2f}x"),
+        _judged("speedup", speedups, limits["speedup"], lambda v: f"{v:.2f}x", shape),
+        _judged("p95", tails, limits["p95"], lambda v: f"{v:.2f}x", shape),
     ]
     picks: dict[str, tuple[Callable[[Trial], float | None], Callable[[float], str]]] = {
         "ttft": (lambda t: t.ttft_s, lambda v: f"{v:.3f} s"),
@@ -353,8 +366,8 @@ def _times(
             reason = "some outputs are of one token or one block: it is not defined"
             figures += _missing(name, "not judged", limits[name], reason)
             continue
-        estimates = [median_change(side) for side in values]
-        figure = _judged(name, estimates, limits[name], form)
+        estimates = [median_level(side) for side in values]
+        figure = _judged(name, estimates, limits[name], form, shape)
         if not same_machine and figure.status != "not judged":
             figure = _unjudged(figure, "another machine: seconds cannot be compared")
         figures.append(figure)
@@ -381,13 +394,21 @@ def _paired_times(pairs: Pairs, arm: str, limits: Mapping[str, Any]) -> list[Fig
         cells = [[(then(step), now(step)) for step in row] for row in rows]
         if any(None in cell for row in cells for cell in row):
             continue
-        sides = [median_change([[cell[side] for cell in row] for row in cells]) for side in (0, 1)]  # type: ignore[misc]  # None was looked for
-        change = median_speedup([[b / a for a, b in row] for row in cells])  # type: ignore[operator]  # as above
-        figures.append(_decided(name, sides, change, limits.get(name), form))
+        sides = [median_level([[cell[side] for cell in row] for row in cells]) for side in (0, 1)]  # type: ignore[misc]  # None was looked for
+        changes = [[b / a for a, b in row] for row in cells]  # type: ignore[operator]  # as above
+        change = median_speedup(changes)
+        figures.append(
+            _decided(
+                *(name, sides, change, limits.get(name), form),
+                partial(decide_paired_change, changes),
+            )
+        )
     ours = [[[step[arm_].e2e_s for step in row] for row in rows] for arm_ in (1, 3)]
     tail = p95_ratio(*ours, seed=0)
     ends = [Estimate(math.log(value), 0.0) for value in (tail.plain, tail.speculative)]
-    figures.append(_decided("p95", ends, tail.ratio, limits["p95"], lambda v: f"{v:.3f} s"))
+    change = Level(tail.ratio.log, tail.ratio.error)
+    many = partial(decide_change, change, prompts=len(rows), rounds=rounds)
+    figures.append(_decided("p95", ends, tail.ratio, limits["p95"], lambda v: f"{v:.3f} s", many))
     return figures
 
 
@@ -426,12 +447,18 @@ def _in_step(then: StoredCase, now: StoredCase, arm: str) -> list[Step]:
 
 
 def _judged(
-    name: str, sides: Sequence[Estimate], limit: Limit | None, form: Callable[[float], str]
+    name: str,
+    sides: Sequence[Level],
+    limit: Limit | None,
+    form: Callable[[float], str],
+    shape: tuple[int, int],
 ) -> Figure:
-    """Two samples that have nothing to do with each other."""
+    """Two samples that have nothing to do with each other; shape is (prompts, fewest rounds)."""
     then, now = sides
-    change = Estimate(now.log - then.log, (then.error**2 + now.error**2) ** 0.5)
-    return _decided(name, sides, change, limit, form)
+    change = change_of(then, now)
+    prompts, rounds = shape
+    decide = partial(decide_change, change, prompts=prompts, rounds=rounds)
+    return _decided(name, sides, change, limit, form, decide)
 
 
 def _decided(
@@ -440,6 +467,7 @@ def _decided(
     change: Estimate,
     limit: Limit | None,
     form: Callable[[float], str],
+    decide: Callable[[float], Decision],
 ) -> Figure:
     then, now = sides
     low, high = change.interval
@@ -450,7 +478,7 @@ def _decided(
     if limit is not None:
         worst = limit.worst(then.value)
         if worst > 0:
-            status = decide_change(change, worst / then.value)
+            status = decide(worst / then.value)
         else:
             status = "failed"
             reason = f"the limit {limit.text} lets every figure through: {reason}"

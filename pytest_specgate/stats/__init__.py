@@ -3,8 +3,8 @@
 What each decides, with which error and from which source, is in ``docs/statistics.md``.
 """
 
-from .change import decide_change, median_change
-from .common import Decision, Estimate
+from .change import change_of, decide_change, decide_paired_change, median_level
+from .common import Decision, Estimate, Level
 from .noise import (
     FALSE_FAILURE,
     NoiseFloor,
@@ -43,16 +43,19 @@ __all__ = [
     "Centres",
     "Decision",
     "Estimate",
+    "Level",
     "NoiseFloor",
     "TailEstimate",
     "chance_of_false_alarm",
+    "change_of",
     "decide_change",
     "decide_p95_ratio",
     "decide_p95_seconds",
+    "decide_paired_change",
     "decide_speedup",
     "harrell_davis_weights",
     "incomplete_beta",
-    "median_change",
+    "median_level",
     "median_speedup",
     "noise_floor",
     "p95_bounds",

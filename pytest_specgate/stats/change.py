@@ -3,48 +3,64 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Sequence
 
-from .common import TINY, Decision, Estimate
-from .speedup import thresholds
-
-_MANY = 12  # prompts and rounds; the thresholds hardly change after
-_PASSES = 1.645
+from .common import Decision, Level
+from .speedup import decide_speedup, median_speedup, thresholds
 
 
-def median_change(seconds: Sequence[Sequence[float]]) -> Estimate:
-    """The level of a prompt mix: the mean over prompts of the median of the log rounds.
-
-    Its error is that of a median of normal rounds, from each prompt's own spread.
+def median_level(seconds: Sequence[Sequence[float]]) -> Level:
+    """The level of a prompt mix: the mean over prompts of the robust centre of the log rounds.
 
     Args:
         seconds: one row of at least 2 rounds for each of at least 1 prompts, above 0.
     """
-    medians, variances = [], []
-    for row in seconds:
-        logs = list(map(math.log, row))
-        medians.append(statistics.median(logs))
-        mean = math.fsum(logs) / len(logs)
-        variance = math.fsum((value - mean) ** 2 for value in logs) / (len(logs) - 1)
-        variances.append(math.pi / 2 * variance / len(logs))
-    error = math.sqrt(sum(variances)) / len(seconds)
-    return Estimate(sum(medians) / len(medians), max(error, TINY))
+    return median_speedup(seconds)
 
 
-def decide_change(change: Estimate, worst: float) -> Decision:
+def change_of(then: Level, now: Level) -> Level:
+    """Now over then, of two independent samples."""
+    return Level(
+        now.log - then.log,
+        math.hypot(then.error, now.error),
+        now.below + then.above,
+        now.above + then.below,
+    )
+
+
+def decide_change(change: Level, worst: float, prompts: int, rounds: int) -> Decision:
     """Is a figure still on the right side of the worst that is let through?
 
-    Failed when the change lies so many errors beyond the limit as ``thresholds`` asks of many
-    prompts and rounds, passed when it lies 1.645 within it.
+    Failed when the change lies so many errors beyond the limit as ``thresholds`` asks, passed when
+    it lies so many within it. Simulated with a look after each round: ``benchmarks/decisions.py``.
 
     Args:
         change: now over then.
         worst: the same ratio at the limit: below 1 where less is worse, above where more is.
+        prompts: that both sides have.
+        rounds: of the side that has fewer.
     """
-    _, beyond = thresholds(_MANY, _MANY)
+    inside, beyond = thresholds(prompts, rounds)
     margin = change.log - math.log(worst)
-    within = margin if worst < 1 else -margin
-    if within <= -beyond * change.error:
+    within, better, worse = margin, change.above, change.below
+    if worst > 1:
+        within, better, worse = -margin, change.below, change.above
+    if within + better <= -beyond * change.error:
         return "failed"
-    return "passed" if within >= _PASSES * change.error else "inconclusive"
+    return "passed" if within - worse >= inside * change.error else "inconclusive"
+
+
+def decide_paired_change(changes: Sequence[Sequence[float]], worst: float) -> Decision:
+    """The same of two sides that were timed in the same rounds: the rule of the speedup gate.
+
+    Its margin is 0: passed means within the limit, by the same error that failed means beyond it.
+
+    Args:
+        changes: now over then, one row of rounds for each prompt.
+        worst: as for ``decide_change``.
+    """
+    if worst < 1:
+        return decide_speedup(changes, worst, margin=0.0)
+    return decide_speedup(
+        [[1 / change for change in row] for row in changes], 1 / worst, margin=0.0
+    )

@@ -27,3 +27,16 @@ class Estimate:
     def interval(self) -> tuple[float, float]:
         """95 %, by the normal approximation on the log scale."""
         return math.exp(self.log - 1.96 * self.error), math.exp(self.log + 1.96 * self.error)
+
+
+@dataclass(frozen=True, slots=True)
+class Level(Estimate):
+    """An estimate that may rest on the wrong one of two groups of rounds.
+
+    Attributes:
+        below: how far ``log`` falls if it does; see ``Centres``.
+        above: how far it rises.
+    """
+
+    below: float = 0.0
+    above: float = 0.0

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from .common import TINY, Decision, Estimate
+from .common import TINY, Decision, Level
 
 if TYPE_CHECKING:
     import numpy as np
@@ -156,14 +156,14 @@ def _logs(ratios: Sequence[Sequence[float]]) -> Floats:
     return np.asarray(np.log(np.asarray(ratios, dtype=float)))
 
 
-def median_speedup(ratios: Sequence[Sequence[float]]) -> Estimate:
+def median_speedup(ratios: Sequence[Sequence[float]]) -> Level:
     """Speedup over a prompt mix, as ``speedup_centres`` has it.
 
     Args:
         ratios: plain / speculative seconds, one row of R >= 2 rounds for each of J >= 1 prompts.
     """
     centres = speedup_centres(_logs(ratios))
-    return Estimate(float(centres.log), float(centres.error))
+    return Level(*map(float, (centres.log, centres.error, centres.below, centres.above)))
 
 
 def decide_speedup(ratios: Sequence[Sequence[float]], least: float, margin: float) -> Decision:

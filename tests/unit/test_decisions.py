@@ -14,6 +14,7 @@ from tests.simulation import (
     MOST_ROUNDS,
     Noise,
     Shares,
+    change_sessions,
     p95_sessions,
     speedup_sessions,
 )
@@ -112,6 +113,28 @@ def test_torn_prompts_are_not_trusted() -> None:
     (trusted,) = speedup_sessions(logs, (AT_MARGIN,), rule=careless)
     (doubted,) = speedup_sessions(logs, (AT_MARGIN,))
     assert doubted.passed <= 0.02 < trusted.passed
+
+
+@pytest.mark.parametrize(("prompts", "variation"), [(4, 0.05), (12, 0.05)])
+def test_a_change_since_another_session(prompts: int, variation: float) -> None:
+    """Limit 5 % slower: at it at most 1 % failed and 5 % passed; no change and 10 % are told."""
+    sessions = 150
+    same, limit, slower = (
+        change_sessions(
+            *(Noise(variation), change),
+            sessions=sessions,
+            prompts=prompts,
+            stored_rounds=8,
+            seed=5,
+        )
+        for change in (1.0, 1.05, 1.1)
+    )
+    assert limit.failed <= 0.01 + slack(0.01, sessions)
+    assert limit.passed <= 0.05 + slack(0.05, sessions)
+    assert same.failed <= 0.01 + slack(0.01, sessions)
+    assert same.passed >= 0.75
+    assert slower.failed >= 0.6
+    assert slower.passed == 0
 
 
 @pytest.mark.parametrize(("noise", "least"), [(Noise(0.03, 0.0), 0.95), (Noise(0.05), 0.0)])
