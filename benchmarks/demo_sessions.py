@@ -126,7 +126,7 @@ def run(sessions: int, planted: int, wait_share: float, *, speculative: bool) ->
         begin = time.perf_counter()
         try:
             for number, label in enumerate(
-                _alternating(dict(zip(rows, (sessions, planted), strict=True)))
+                alternating(dict(zip(rows, (sessions, planted), strict=True)))
             ):
                 pair.wait_share, started = rows[label], time.perf_counter()
                 # another seed, another order of prompts and arms
@@ -136,17 +136,18 @@ def run(sessions: int, planted: int, wait_share: float, *, speculative: bool) ->
                 print(label, number + 1, *seen[label][-1], file=sys.stderr, flush=True)
         except KeyboardInterrupt:
             print("interrupted: what was seen until then\n")
-        _print_table(seen)
+        print_table(seen)
         print(f"\n{(time.perf_counter() - begin) / 60:.1f} min after loading")
 
 
-def _alternating(counts: Mapping[str, int]) -> Iterator[str]:
+def alternating(counts: Mapping[str, int]) -> Iterator[str]:
     """Each label so often as asked, spread evenly: a drift of the machine meets every row."""
     places = ((i / count, label) for label, count in counts.items() for i in range(count))
     return (label for _, label in sorted(places))
 
 
-def _print_table(seen: Mapping[str, Sequence[tuple[str, int, float]]]) -> None:
+def print_table(seen: Mapping[str, Sequence[tuple[str, int, float]]]) -> None:
+    """A row each: what became of its sessions, with intervals."""
     print("| arm | sessions | failed | passed | inconclusive | mean rounds | seconds each |")
     print("|---|---|---|---|---|---|---|")
     for label, results in seen.items():

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pytest_specgate.demo.constructed import PairRecipe, build
 from tests.models import dense_config, save_pair
 
 from .conftest import Gate
@@ -91,6 +92,55 @@ def test_another_output(
     assert found["figures"]["output"]["now"] == "0 of 2 same"
     assert "the model's own output is another one" in found["reason"]
     assert {v["status"] for v in report["verdicts"] if v["gate"] == "parity"} == {"passed"}
+
+
+WORSE_DRAFT = """
+import mlx.core as mx
+from mlx_lm import utils
+
+load_model, loaded = utils.load_model, []
+
+class Worse:
+    def __init__(self, model):
+        self._model = model
+    def __getattr__(self, name):
+        return getattr(self._model, name)
+    def __call__(self, inputs, *args, **kwargs):
+        logits = self._model(inputs, *args, **kwargs)
+        wrong = (inputs % 8 == 0)[..., None]
+        return mx.where(wrong, mx.roll(logits, 1, axis=-1), logits)
+
+def load(*args, **kwargs):
+    model, *rest = load_model(*args, **kwargs)
+    loaded.append(model)
+    return (model if len(loaded) % 2 else Worse(model)), *rest
+
+utils.load_model = load
+"""
+
+
+def test_less_is_accepted_there(
+    pytester: pytest.Pytester, gate: Gate, prompts: str, tmp_path: Path
+) -> None:
+    """A draft that misses after an eighth of the tokens: outputs are equal, the gate fails."""
+    build(tmp_path, PairRecipe(agreement=0.9, target_layers=2, draft_layers=1))
+    folder = pytester.mkdir("other")
+    (folder / "sitecustomize.py").write_text(WORSE_DRAFT)
+    python = folder / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={folder} exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    (pytester.path / "gates.yaml").write_text(
+        "version: 1\ngates: {against: {speedup: null, e2e: null, plain_e2e: null, memory: null}}\n"
+    )
+    result, report = gate(
+        *(tmp_path, "--spec-max-tokens", "64", "--spec-rounds", "5:5"),
+        *("--spec-prompts", prompts, "--spec-against", f"python={python}"),
+    )
+    found = against(report)
+    dropped = found["figures"]["acceptance other"]
+    assert (result.ret, found["status"], dropped["status"]) == (1, "failed", "failed")
+    assert found["figures"]["output"]["status"] == "passed"
+    assert -0.25 < float(dropped["change"]) < -0.05
 
 
 def test_an_environment_that_cannot_load_it(gate: Gate, pair: Path, prompts: str) -> None:
