@@ -20,6 +20,7 @@ spec_against = pytest.mark.spec_against
 spec_baseline = pytest.mark.spec_baseline
 spec_ttft = pytest.mark.spec_ttft
 spec_tpot = pytest.mark.spec_tpot
+spec_recommended = pytest.mark.spec_recommended
 spec_reuse = pytest.mark.spec_reuse
 spec_options = pytest.mark.spec_options
 spec_inputs = pytest.mark.spec_inputs
@@ -104,6 +105,7 @@ __all__ = [
     "spec_memory",
     "spec_options",
     "spec_parity",
+    "spec_recommended",
     "spec_reuse",
     "spec_speedup",
     "spec_tpot",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from .config.options import names_gateway
+from .config.options import ALL_SWEPT, names_gateway
 
 _TAKE_PATHS: tuple[str, ...] = (
     "--spec-target",
@@ -17,7 +18,11 @@ _TAKE_PATHS: tuple[str, ...] = (
 )
 _TAKE_PATHS += ("--spec-baseline", "--spec-baseline-dir")
 
-_TAKES_SPEC_OR_NOTHING = "--spec-isolate"
+# option whose value may be left out -> (is this its value?, what stands for none)
+_MAY_STAND_ALONE: Mapping[str, tuple[Callable[[str], object], str]] = {
+    "--spec-isolate": (names_gateway, "popen"),
+    "--spec-sweep": (re.compile(r"[\d,\s]+").fullmatch, ALL_SWEPT),
+}
 
 
 def joined(args: Sequence[str], here: Path) -> list[str]:
@@ -26,7 +31,8 @@ def joined(args: Sequence[str], here: Path) -> list[str]:
     Before it has loaded any plugin, pytest takes every argument that exists on disk for a test
     path, and looks for its root folder and configuration there: a model directory outside the
     project would hide the project's own. Joined to its option a value is not taken for a path.
-    ``--spec-isolate`` alone is given its default: it would take a test path behind it for a value.
+    An option whose value may be left out, such as ``--spec-isolate``, is given its default: it
+    would take a test path behind it for a value.
 
     Args:
         args: of the command line.
@@ -38,8 +44,9 @@ def joined(args: Sequence[str], here: Path) -> list[str]:
         arg = rest.popleft()
         if arg == "--":
             return [*out, arg, *rest]
-        if arg == _TAKES_SPEC_OR_NOTHING:
-            out.append(f"{arg}={rest.popleft() if rest and names_gateway(rest[0]) else 'popen'}")
+        if arg in _MAY_STAND_ALONE:
+            is_value, default = _MAY_STAND_ALONE[arg]
+            out.append(f"{arg}={rest.popleft() if rest and is_value(rest[0]) else default}")
         elif arg in _TAKE_PATHS and rest:
             value = rest.popleft()
             out += [f"{arg}={value}"] if _exists(here / value) else [arg, value]

@@ -42,7 +42,8 @@ class GatesFile(pytest.File):
         plan, registry = self.plan, self.spec.registry.gates
         for config in plan.gates:
             if registry[config.name].scope == "pair":
-                yield self._item(config, plan.inputs, "pair", None)
+                own = registry[config.name].own(plan.inputs)
+                yield self._item(config, own, "pair", None)
         for config in plan.gates:
             if registry[config.name].scope == "prompt":
                 for prompt in plan.inputs.prompts:

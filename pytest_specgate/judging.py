@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -72,7 +72,11 @@ class Judge:
         if inputs.has_pair:
             timed = any(gate.needs == "rounds" for gate in gates)
             campaign = self.campaign(inputs)
-            campaign.register(inputs, rounds=measure.min_rounds if timed else 0)
+            rounds = measure.min_rounds if timed else 0
+            campaign.register(inputs, rounds=rounds)
+            if not isinstance(item, GateItem):
+                for gate in gates:
+                    campaign.register(gate.own(inputs), rounds=rounds)
             if timed:
                 self._rounds[id(campaign)] = measure
 
@@ -136,12 +140,11 @@ class Judge:
                 k
                 for peer, other in peers
                 if peer.needs == "rounds"
-                and peer.wants_rounds(
+                for k in peer.wanted_arms(
                     campaign.evidence(other.inputs),
                     other.config_of_gate.options,
                     campaign.most_rounds(other.inputs, other.plan.measure),
                 )
-                for k in other.inputs.num_draft_tokens
             }
 
         untimed = why_untimed(item)
@@ -208,10 +211,9 @@ class Judge:
                     evidence: Evidence,
                     gate: Gate = gate,
                     options: Mapping[str, Any] = config.options,
-                    ks: tuple[int, ...] = part.num_draft_tokens,
                     most: int = most,
-                ) -> tuple[int, ...]:
-                    return ks if gate.wants_rounds(evidence, options, most) else ()
+                ) -> Collection[int]:
+                    return gate.wanted_arms(evidence, options, most)
 
                 evidence = self.measure(part, measure, gate, wants, why_untimed(item))
                 verdict = self._judged(gate, evidence, config.options, subject, part)
@@ -299,7 +301,7 @@ class Judge:
 def _parts(gate: Gate, inputs: Inputs) -> list[tuple[Inputs, str]]:
     """(inputs, subject) of each verdict that a gate gives on these inputs."""
     if gate.scope == "pair":
-        return [(inputs, "pair")]
+        return [(gate.own(inputs), "pair")]
     if gate.scope == "prompt":
         return [(inputs.only(prompt), prompt.id) for prompt in inputs.prompts]
     return [(replace(inputs, num_draft_tokens=(k,)), f"k={k}") for k in inputs.num_draft_tokens]

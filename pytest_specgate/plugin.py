@@ -22,6 +22,11 @@ _OPTIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("target", "model directory or hub id of the target", {"metavar": "MODEL"}),
     ("draft", "model directory or hub id of the draft", {"metavar": "MODEL"}),
     ("num-draft-tokens", "tokens drafted a block: one number or a list 1,3,5", {"metavar": "K"}),
+    (
+        "sweep",
+        "choose among numbers of draft tokens (default: 1,2,3,5,8)",
+        {"metavar": "LIST", "nargs": "?", "const": "1,2,3,5,8"},
+    ),
     ("max-tokens", "most new tokens a prompt", {"metavar": "N"}),
     ("prompts", "core, smoke, or a JSON Lines file", {"metavar": "SET"}),
     ("gates", "gates file (default: gates.yaml in the rootdir)", {"metavar": "FILE"}),
@@ -74,6 +79,7 @@ _MARKERS = (
     "spec_baseline(output='same', speedup='-5%', ...): no figure is worse than the stored one",
     "spec_reuse(follow_up=): a second turn with the prompt cache kept equals a fresh run",
     "spec_options(repetition_penalty=1.3, ...): each option alone, equal on both paths",
+    "spec_recommended(max_loss=0.03): no k of the sweep is faster by more than that",
     "spec_inputs(prompts=, kinds=, target=, draft=, num_draft_tokens=, max_tokens=, ...): "
     "what is measured for this test",
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,12 @@ class Builder:
         for name, asked in (("baseline", self.options.baseline), ("against", self.options.against)):
             if asked and not any(gate.name == name for gate in gates):
                 gates = (*gates, GateConfig(name, dict(self.gates[name].defaults), asked.origin))
+        swept = next((s for (section, _), s in layer.items() if section == "sweep"), None)
+        swept = self._command_line().get(SWEEP_KEY) or swept or self.options.ini.get(SWEEP_KEY)
+        if swept and not any(gate.name == "recommended" for gate in gates):
+            own = dict(self.gates["recommended"].defaults)
+            gates = (*gates, GateConfig("recommended", own, swept.origin))
+        gates = tuple(map(partial(_with_limits, gates), gates))
         plan = Plan(self.asked_by(gates, inputs), measure, gates, path, layer)
         self.check(gates, inputs)
         return plan
@@ -156,6 +163,19 @@ class Builder:
         return layer
 
 
+def _with_limits(gates: tuple[GateConfig, ...], gate: GateConfig) -> GateConfig:
+    """What is recommended keeps to the limits of the file's other gates where it has none."""
+    if gate.name != "recommended":
+        return gate
+    options = dict(gate.options)
+    for name, key in (("latency", "p95_max_ratio"), ("memory", "max_gb")):
+        of_other = next((other.options for other in gates if other.name == name), {})
+        if options[key] is None:
+            options[key] = of_other.get(key)
+    return replace(gate, options=options)
+
+
+SWEEP_KEY = ("sweep", "num_draft_tokens")
 DEFAULT_GATES = ("preflight", "parity", "speedup", "latency", "memory")
 
 

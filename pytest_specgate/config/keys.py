@@ -13,6 +13,7 @@ from .spec import (
     integers,
     mapping,
     number,
+    one_of,
     one_of_numbers,
     optional,
     text,
@@ -48,6 +49,11 @@ SECTIONS: Mapping[str, Mapping[str, Spec]] = {
         "logit_bias": biases(),
         "ignore_eos": boolean(),
         "chat_template_args": mapping(),
+    },
+    "sweep": {
+        "num_draft_tokens": DRAFT_TOKENS,
+        "objective": one_of("median_speedup", "worst_kind"),
+        "per_kind": boolean(),
     },
     "prompts": {"builtin": text(), "file": text(), "kinds": texts()},
     "measure": {

@@ -33,6 +33,9 @@ Key = tuple[str, str]
 Layer = Mapping[Key, Setting]
 PromptSource = Callable[[str], Sequence[Prompt] | None]
 
+# key of the section sweep -> field of Inputs
+SWEPT = {"num_draft_tokens": "sweep", "objective": "objective", "per_kind": "per_kind"}
+
 DECODING_FIELDS = tuple(field.name for field in fields(Decoding))
 
 
@@ -203,6 +206,9 @@ def resolve(
     )
     if (tokens := layers.find("decoding", "num_draft_tokens")) is not None:
         inputs = replace(inputs, num_draft_tokens=tokens.value)
+    for key, name in SWEPT.items():
+        if (setting := layers.find("sweep", key)) is not None:
+            inputs = replace(inputs, **{name: setting.value})
     if (template := layers.find("decoding", "chat_template_args")) is not None:
         inputs = replace(inputs, chat_template_args=template.value)
     return inputs, _measure(layers)

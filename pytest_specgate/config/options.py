@@ -16,9 +16,11 @@ from ..baseline.names import FOLDER, is_name
 from ..engines.environments import is_interpreter, is_requirement
 from .keys import MAX_TOKENS
 from .layers import Key, Layer, Setting, checked
+from .plan import SWEEP
 from .spec import ConfigError, Invalid, found, nearest, number, one_of, path_of, unique_keys
 
 Parsed = dict[Key, Any]
+ALL_SWEPT = ",".join(map(str, SWEEP))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +123,10 @@ def _draft_tokens(text: str) -> Parsed:
     return {("decoding", "num_draft_tokens"): [_whole(part) for part in text.split(",")]}
 
 
+def _sweep(text: str) -> Parsed:
+    return {("sweep", "num_draft_tokens"): [_whole(part) for part in text.split(",")]}
+
+
 def _max_tokens(text: str) -> Parsed:
     try:
         return {("decoding", "max_tokens"): MAX_TOKENS(_whole(text))}
@@ -160,6 +166,7 @@ _SETTINGS: dict[str, Callable[[str], Parsed]] = {
     "target": _as_it_is("pair", "target"),
     "draft": _as_it_is("pair", "draft"),
     "num_draft_tokens": _draft_tokens,
+    "sweep": _sweep,
     "max_tokens": _max_tokens,
     "prompts": _as_it_is("prompts", "set"),
     "rounds": _rounds,

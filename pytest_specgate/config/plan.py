@@ -11,6 +11,7 @@ from typing import Any, Literal
 from .spec import Invalid, path_of
 
 MAX_DRAFT_TOKENS = 16
+SWEEP = (1, 2, 3, 5, 8)  # rise, sweet spot and fall
 MOST_ROUNDS = 1000
 # as huggingface_hub checks it, but with an owner
 _HUB_PART = r"\w(?:[\w.\-]{0,94}\w)?"
@@ -104,6 +105,7 @@ class Measure:
 
 
 ParityMode = Literal["exact", "tie_aware", "scored"]
+Objective = Literal["median_speedup", "worst_kind"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,8 @@ class Inputs:
     ``parity`` is how outputs are compared: ``exact``; ``tie_aware``, which lets rounding through;
     or ``scored``, by the teacher-forced check alone, without a plain output. ``alone`` are
     decoding options that are tried one at a time, with their values; ``follow_up`` is what the user
-    says in a second turn.
+    says in a second turn. ``sweep`` are further numbers of draft tokens to choose from, and
+    ``configured`` those in use, where ``num_draft_tokens`` holds both.
     """
 
     target: ModelRef | None = None
@@ -127,11 +130,20 @@ class Inputs:
     parity: ParityMode = "exact"
     alone: Mapping[str, float] = field(default_factory=dict)
     follow_up: str = ""
+    sweep: tuple[int, ...] = ()
+    objective: Objective = "median_speedup"
+    per_kind: bool = True
+    configured: tuple[int, ...] = ()
 
     @property
     def has_pair(self) -> bool:
         """Both models are named."""
         return self.target is not None and self.draft is not None
+
+    def swept(self) -> Inputs:
+        """The same with every number of draft tokens of the sweep."""
+        every = sorted({*self.num_draft_tokens, *(self.sweep or SWEEP)})
+        return replace(self, num_draft_tokens=tuple(every), configured=self.num_draft_tokens)
 
     def only(self, prompt: Prompt) -> Inputs:
         """The same with this prompt alone."""

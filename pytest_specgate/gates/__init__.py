@@ -11,6 +11,7 @@ from .memory import MemoryGate
 from .options import OptionsGate
 from .parity import ParityGate
 from .preflight import PreflightGate
+from .recommended import RecommendedGate
 from .reuse import ReuseGate
 from .speedup import SpeedupGate
 
@@ -30,4 +31,5 @@ def builtin_gates() -> list[Gate]:
         TpotGate(),
         BaselineGate(),
         AgainstGate(),
+        RecommendedGate(),
     ]

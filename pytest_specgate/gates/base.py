@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
@@ -95,6 +95,16 @@ class Gate(Protocol):
         """Another round, of most_rounds in all, could still change the verdict."""
         ...
 
+    def wanted_arms(
+        self, evidence: Evidence, options: Mapping[str, Any], most_rounds: int
+    ) -> Collection[int]:
+        """The numbers of draft tokens of which another round could change the verdict."""
+        ...
+
+    def own(self, inputs: Inputs) -> Inputs:
+        """What an item of this gate measures, of the inputs of its plan or marker."""
+        ...
+
     def wants_second_look(self, verdict: Verdict) -> Side | None:
         """Where peak memory is to be seen again, in a fresh process, before this verdict stands."""
         ...
@@ -128,6 +138,17 @@ class BaseGate:
     ) -> bool:
         """The minimum of rounds is enough."""
         return False
+
+    def wanted_arms(
+        self, evidence: Evidence, options: Mapping[str, Any], most_rounds: int
+    ) -> Collection[int]:
+        """All of the evidence, while ``wants_rounds``."""
+        wants = self.wants_rounds(evidence, options, most_rounds)
+        return evidence.num_draft_tokens if wants else ()
+
+    def own(self, inputs: Inputs) -> Inputs:
+        """The very same."""
+        return inputs
 
     def wants_second_look(self, verdict: Verdict) -> Side | None:
         """No figure of it is memory."""

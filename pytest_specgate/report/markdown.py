@@ -34,6 +34,7 @@ def markdown(report: SessionReport) -> str:
         _pairs(report),
         _gates(report),
         *(_baseline(v) for v in report.whole_verdicts if "compared" in v.evidence),
+        *(_sweep(v) for v in report.whole_verdicts if "candidates" in v.evidence),
         _kinds(report),
         *_failures(report),
         *_undecided(report),
@@ -80,6 +81,13 @@ def _baseline(verdict: Verdict) -> list[str]:
     lines += ["", *table(FIGURES, figures)] if figures else []
     apart = found["not_comparable"]
     return [*lines, *([""] if apart else []), *(f"- not comparable: {inline(w)}" for w in apart)]
+
+
+def _sweep(verdict: Verdict) -> list[str]:
+    """The candidates, and what is recommended."""
+    lines = ["### Sweep", "", *table(words.SWEEP, words.sweep_table(verdict.evidence))]
+    said = [f"- {escaped(line)}" for line in verdict.details]
+    return [*lines, *([""] if said else []), *said]
 
 
 def _kinds(report: SessionReport) -> list[str]:

@@ -70,6 +70,9 @@ def summary_lines(report: SessionReport, width: int) -> list[str]:
             lines += _against_baseline(verdict, width)
     if report.verdicts:
         lines += ["", *_gate_table(report, width)]
+    for verdict in report.whole_verdicts:
+        if "candidates" in verdict.evidence:
+            lines += _sweep(verdict, width)
     rows = report.kind_rows()
     if rows:
         lines += ["", *_kind_table(rows, width)]
@@ -128,6 +131,15 @@ def _against_baseline(verdict: Verdict, width: int) -> list[str]:
         lines += ["", *_table(FIGURES, figures, ())]
     for reason in found["not_comparable"]:
         lines += _wrapped(shown(f"not comparable: {reason}"), width)
+    return lines
+
+
+def _sweep(verdict: Verdict, width: int) -> list[str]:
+    """The candidates of a sweep, and what is recommended."""
+    rows = _safe(words.sweep_table(verdict.evidence))
+    lines = ["", *_table(words.SWEEP, rows, range(1, 7))]
+    for line in verdict.details:
+        lines += _wrapped(shown(line), width)
     return lines
 
 

@@ -83,6 +83,43 @@ def kind_table(rows: Sequence[KindRow]) -> tuple[list[str], list[list[str]]]:
     return ["kind", "k" if several else "prompts", *_FIGURES], body
 
 
+SWEEP = ("k", "speedup", "95 %", "p95", "accepted", "peak", "rounds", "")
+
+
+def sweep_table(found: Mapping[str, Any]) -> list[list[str]]:
+    """Rows of the candidates of a sweep; the last cell says what became of each."""
+    several = len({row["draft"] for row in found["candidates"]}) > 1
+    rows = []
+    for row in found["candidates"]:
+        low, high = row["interval"] or (None, None)
+        k = str(row["num_draft_tokens"])
+        rows.append(
+            [
+                f"{row['draft']} {k}" if several else k,
+                "-" if row["speedup"] is None else f"{row['speedup']:.2f}x",
+                "-" if low is None else f"{low:.2f} to {high:.2f}",
+                "-" if row["p95_ratio"] is None else f"{row['p95_ratio']:.2f}x",
+                _figure(row["acceptance_rate"], ".2f"),
+                row["peak"] or "-",
+                str(row["rounds"]),
+                _standing(row, found),
+            ]
+        )
+    return rows
+
+
+def _standing(row: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    k, mix = row["num_draft_tokens"], found["mix"]
+    notes = ["in use"] if k == found["configured"] else []
+    if row["excluded"]:
+        notes.append("left out")
+    elif row["beaten"]:
+        notes.append("beaten")
+    elif mix and k == mix["advised"]:
+        notes.append("recommended")
+    return ", ".join(notes)
+
+
 def _figure(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 

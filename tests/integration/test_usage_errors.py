@@ -95,6 +95,8 @@ WRONG: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("--spec-target=t", "--spec-draft= "), ("--spec-draft: must not be empty",)),
     (("--spec-target=test_plain.py", "--spec-draft=d"), ("--spec-target: ", "no such directory")),
     # num_draft_tokens
+    (("--spec-sweep=0",), ("--spec-sweep: sweep.num_draft_tokens must be at least 1",)),
+    (("--spec-sweep=1,x",), ("--spec-sweep: must be a whole number", "'x'")),
     ((f"{K}=0",), (f"{K}: ", "num_draft_tokens must be at least 1", "found 0", "1 to 16")),
     ((f"{K}=-1",), (f"{K}: ", "must be at least 1", "found -1")),
     ((f"{K}=17",), (f"{K}: ", "must be at most 16", "found 17")),
@@ -571,6 +573,8 @@ def test_replay_collects_the_case(project: pytest.Pytester, run: Run) -> None:
 INI: list[tuple[str, str, tuple[str, ...]]] = [
     ("target", "", ("must not be empty",)),
     ("draft", "", ("must not be empty",)),
+    ("sweep", "0", ("must be at least 1", "found 0")),
+    ("sweep", "1,x", ("must be a whole number", "'x'")),
     ("num_draft_tokens", "0", ("must be at least 1", "found 0")),
     ("num_draft_tokens", "17", ("must be at most 16", "found 17")),
     ("num_draft_tokens", "3,3", ("must not repeat a number",)),

@@ -184,7 +184,7 @@ def _is_right(section: str, key: str, value: str) -> bool:
     if value == "fast":
         return (section, key) in _TEXT_KEYS
     if value == "true":
-        return key == "ignore_eos"
+        return key in ("ignore_eos", "per_kind")
     if value == "null":
         return "null" in SECTIONS[section][key].allowed
     return value == "{a: 1}" and key == "chat_template_args"

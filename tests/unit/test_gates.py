@@ -27,6 +27,7 @@ from tests.fakes import (
     make_arm,
     make_case,
     make_evidence,
+    make_inputs,
     pair_info,
     timed_case,
 )
@@ -40,6 +41,9 @@ def judge(gate: Gate, evidence: Evidence, **options: Any) -> Verdict:
     unknown = set(options) - set(gate.options)
     assert not unknown
     subject = evidence.cases[0].prompt.id if gate.scope == "prompt" else "k=3"
+    if evidence.inputs is None:
+        asked = make_inputs(tuple(case.prompt for case in evidence.cases))
+        evidence = replace(evidence, inputs=gate.own(asked))
     verdict = gate.judge(evidence, {**gate.defaults, **options}, subject)
     assert verdict.gate == gate.name
     assert verdict.subject == subject
@@ -239,12 +243,12 @@ def test_the_gates_in_the_order_of_the_report() -> None:
     """Names are the keys of gates.yaml; one figure of many has its own item name."""
     assert list(ALL) == [
         *("preflight", "parity", "speedup", "latency", "memory", "acceptance"),
-        *("reuse", "options", "ttft", "tpot", "baseline", "against"),
+        *("reuse", "options", "ttft", "tpot", "baseline", "against", "recommended"),
     ]
     assert ALL["latency"].item == "latency_p95"
     assert [ALL[name].scope for name in ALL] == [
         *("pair", "prompt", "arm", "arm", "arm", "arm"),
-        *("prompt", "prompt", "arm", "arm", "arm", "arm"),
+        *("prompt", "prompt", "arm", "arm", "arm", "arm", "pair"),
     ]
     assert [name for name in ALL if ALL[name].needs == "parity"] == ["parity", "acceptance"]
 
