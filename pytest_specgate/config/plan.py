@@ -113,7 +113,7 @@ class Inputs:
     ``parity`` is how outputs are compared: ``exact``; ``tie_aware``, which lets rounding through;
     or ``scored``, by the teacher-forced check alone, without a plain output. ``alone`` are
     decoding options that are tried one at a time, with their values; ``follow_up`` is what the user
-    says in a second turn.
+    says in a second turn. ``rivals`` are further drafts, which no gate judges.
     """
 
     target: ModelRef | None = None
@@ -127,11 +127,18 @@ class Inputs:
     parity: ParityMode = "exact"
     alone: Mapping[str, float] = field(default_factory=dict)
     follow_up: str = ""
+    rivals: tuple[ModelRef, ...] = ()
 
     @property
     def has_pair(self) -> bool:
         """Both models are named."""
         return self.target is not None and self.draft is not None
+
+    @property
+    def each_draft(self) -> tuple[Inputs, ...]:
+        """The same with each of the drafts in turn, and no rivals."""
+        drafts = (self.draft, *self.rivals)
+        return tuple(replace(self, draft=draft, rivals=()) for draft in drafts)
 
     def only(self, prompt: Prompt) -> Inputs:
         """The same with this prompt alone."""

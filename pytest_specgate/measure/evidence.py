@@ -19,6 +19,7 @@ from .further import OptionRun, TurnRun, first_difference
 
 if TYPE_CHECKING:
     from ..baseline import Reference
+    from .replay import Missed
 
 PLAIN = "plain"
 AGAIN = "plain again"
@@ -189,6 +190,7 @@ class CaseEvidence:
     ``broke_in_round``: parity was judged before, so no other gate tells it. ``mode`` is how outputs
     are compared. In mode ``scored`` the plain arm is there only where it was timed. ``alone`` are
     options tried one at a time, ``turns`` the second turn of each arm, where a gate asked for them.
+    ``choices`` are the draft's own in place of each token of the plain output, in a scan.
     """
 
     prompt: Prompt
@@ -199,6 +201,7 @@ class CaseEvidence:
     broke_in_round: bool = False
     alone: tuple[OptionRun, ...] = ()
     turns: Mapping[str, TurnRun] = field(default_factory=dict)
+    choices: tuple[int, ...] | None = None
 
     @property
     def plain(self) -> ArmEvidence:
@@ -285,6 +288,7 @@ class Evidence:
         inputs: what it was measured with.
         against: the other environment, where two are measured side by side.
         carried: rounds that an earlier session has run, whose undecided sample is continued.
+        missed: the tokens that the draft misses most, in a scan.
     """
 
     cases: tuple[CaseEvidence, ...]
@@ -298,6 +302,7 @@ class Evidence:
     reference: Reference | None = None
     inputs: Inputs | None = None
     against: Against | None = None
+    missed: tuple[Missed, ...] = ()
 
     @property
     def sampled(self) -> bool:

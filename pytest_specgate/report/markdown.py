@@ -8,6 +8,7 @@ from pathlib import Path
 from ..baseline.tables import CHANGES, FIGURES, NOTHING
 from ..files import write_whole
 from ..gates.base import Verdict
+from ..gates.words import acceptance
 from ..markdown_text import code_block, escaped, in_html, inline, table
 from ..text import count, gigabytes
 from . import words
@@ -35,6 +36,7 @@ def markdown(report: SessionReport) -> str:
         _gates(report),
         *(_baseline(v) for v in report.whole_verdicts if "compared" in v.evidence),
         _kinds(report),
+        *_acceptance(report),
         *_failures(report),
         *_undecided(report),
         *_noise(report),
@@ -85,6 +87,24 @@ def _baseline(verdict: Verdict) -> list[str]:
 def _kinds(report: SessionReport) -> list[str]:
     rows = report.kind_rows()
     return ["### Kinds of prompts", "", *table(*words.kind_table(rows))] if rows else []
+
+
+def _acceptance(report: SessionReport) -> Iterator[list[str]]:
+    """Acceptance whole; of a scan the ranking, and each draft at the k that was asked for."""
+    header, rows = words.scan_table(report)
+    if rows:
+        yield ["### Drafts", "", words.SCANNED, "", *table(header, rows)]
+    for verdict in report.verdicts:
+        if verdict.gate == "scan" and verdict.status != "failed":
+            yield _folded(verdict.subject, verdict.details)
+    found = [a for pair in report.measured if not pair.scanned for a in pair.acceptance()]
+    for each in found:
+        yield _folded(f"Acceptance at k = {each.num_draft_tokens}", acceptance(each))
+
+
+def _folded(summary: str, lines: Sequence[str]) -> list[str]:
+    head = ["<details>", f"<summary>{in_html(summary)}</summary>", ""]
+    return [*head, *code_block(lines), "", "</details>"]
 
 
 def _failures(report: SessionReport) -> Iterator[list[str]]:
