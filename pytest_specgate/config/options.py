@@ -153,7 +153,8 @@ def _template_args(text: str) -> Parsed:
 
 
 def _drafts(text: str) -> Parsed:
-    return {("pair", "draft"): text.split("\n")}
+    first, *others = text.split("\n")
+    return {("pair", "draft"): [first, *others] if others else first}
 
 
 def _as_it_is(section: str, key: str) -> Callable[[str], Parsed]:

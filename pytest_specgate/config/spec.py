@@ -239,10 +239,10 @@ def texts() -> Spec:
 
 
 def models() -> Spec:
-    """One model or a list of different ones, none of them empty."""
+    """One model, which stays text, or a list of different ones; none is empty."""
     several = texts()
 
-    def check(value: Any) -> tuple[str, ...]:
+    def check(value: Any) -> str | tuple[str, ...]:
         if not isinstance(value, str | list | tuple):
             raise Invalid(f"must be text, found {found(value)}")
         names = several.check(value)
@@ -250,7 +250,7 @@ def models() -> Spec:
             raise Invalid("must not be empty")
         if len(set(names)) != len(names):
             raise Invalid("must not repeat a model")
-        return tuple(names)
+        return value if isinstance(value, str) else tuple(names)
 
     return Spec(check, "text, or a list of texts")
 

@@ -36,10 +36,11 @@ def markdown(report: SessionReport) -> str:
         _gates(report),
         *(_baseline(v) for v in report.whole_verdicts if "compared" in v.evidence),
         _kinds(report),
-        *_acceptance(report),
+        *_drafts(report),
         *_failures(report),
         *_undecided(report),
         *_noise(report),
+        _acceptance(report),
         _checklist(report),
         *([escaped(line)] for line in words.ends(report)),
     ]
@@ -89,17 +90,21 @@ def _kinds(report: SessionReport) -> list[str]:
     return ["### Kinds of prompts", "", *table(*words.kind_table(rows))] if rows else []
 
 
-def _acceptance(report: SessionReport) -> Iterator[list[str]]:
-    """Acceptance whole; of a scan the ranking, and each draft at the k that was asked for."""
+def _drafts(report: SessionReport) -> Iterator[list[str]]:
+    """The ranking of a scan, and each draft at the k that was asked for."""
     header, rows = words.scan_table(report)
     if rows:
         yield ["### Drafts", "", words.SCANNED, "", *table(header, rows)]
     for verdict in report.verdicts:
         if verdict.gate == "scan" and verdict.status != "failed":
             yield _folded(verdict.subject, verdict.details)
-    found = [a for pair in report.measured if not pair.scanned for a in pair.acceptance()]
-    for each in found:
-        yield _folded(f"Acceptance at k = {each.num_draft_tokens}", acceptance(each))
+
+
+def _acceptance(report: SessionReport) -> list[str]:
+    """Acceptance whole, of each pair and k."""
+    pairs = (pair for pair in report.measured if not pair.scanned)
+    found = [acceptance(each) for pair in pairs for each in pair.acceptance()]
+    return _folded("Acceptance", [line for lines in found for line in lines]) if found else []
 
 
 def _folded(summary: str, lines: Sequence[str]) -> list[str]:
