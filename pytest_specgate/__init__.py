@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .config.plan import Decoding, Inputs, ModelRef, Prompt
     from .engines.base import (
         Call,
+        Drafts,
         Engine,
         EngineError,
         EngineInfo,
@@ -40,17 +41,19 @@ if TYPE_CHECKING:
         Turns,
     )
     from .gates.base import BaseGate, Gate, Verdict
-    from .measure.blocks import Blocks
+    from .measure.blocks import Block, Blocks
     from .measure.evidence import CaseEvidence, Comparison, Evidence, Parity, Trial
     from .saved_case import replay
 
 _HOME = {
     "BaseGate": "gates.base",
+    "Block": "measure.blocks",
     "Blocks": "measure.blocks",
     "Call": "engines.base",
     "CaseEvidence": "measure.evidence",
     "Comparison": "measure.evidence",
     "Decoding": "config.plan",
+    "Drafts": "engines.base",
     "Engine": "engines.base",
     "EngineError": "engines.base",
     "EngineInfo": "engines.base",
@@ -73,11 +76,13 @@ _HOME = {
 
 __all__ = [
     "BaseGate",
+    "Block",
     "Blocks",
     "Call",
     "CaseEvidence",
     "Comparison",
     "Decoding",
+    "Drafts",
     "Engine",
     "EngineError",
     "EngineInfo",

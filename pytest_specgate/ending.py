@@ -148,7 +148,8 @@ class Ending:
         reporter.ensure_newline()
         reporter.section("specgate")
         writer = self._config.get_terminal_writer()
-        lines = summary_lines(self._report, writer.fullwidth)
+        whole = self._config.option.verbose > 0
+        lines = summary_lines(self._report, writer.fullwidth, whole=whole)
         if self._options.checklist:
             lines += checklist_lines(self._report, writer.fullwidth)
         for line in [*lines, *self._notes]:

@@ -48,6 +48,10 @@ class GatesFile(pytest.File):
             if registry[config.name].scope == "prompt":
                 for prompt in plan.inputs.prompts:
                     yield self._item(config, plan.inputs.only(prompt), prompt.id, prompt.id)
+        for config in plan.gates:
+            if registry[config.name].scope == "draft":
+                for inputs, name in named_drafts(plan.inputs):
+                    yield self._item(config, inputs, name, name)
         several = len(plan.inputs.num_draft_tokens) > 1
         for config in plan.gates:
             if registry[config.name].scope == "arm":
@@ -66,8 +70,19 @@ class GatesFile(pytest.File):
         return item
 
 
+def named_drafts(inputs: Inputs) -> list[tuple[Inputs, str]]:
+    """Each draft with its name: the last part of it, or all of it where several end alike."""
+    found = []
+    for one in inputs.each_draft:
+        if one.draft is not None:
+            shorts = [other.draft.short for other in inputs.each_draft if other.draft]
+            alike = shorts.count(one.draft.short) > 1
+            found.append((one, one.draft.label if alike else one.draft.short))
+    return found
+
+
 class GateItem(pytest.Item):
-    """One gate on one subject: a prompt, or a number of draft tokens."""
+    """One gate on one subject: a prompt, a draft, or a number of draft tokens."""
 
     config_of_gate: GateConfig
     inputs: Inputs

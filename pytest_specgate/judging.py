@@ -112,6 +112,7 @@ class Judge:
                 "preflight": campaign.preflight_pass,
                 "options": campaign.options_pass,
                 "reuse": campaign.reuse_pass,
+                "scan": campaign.scan_pass,
             }
             return passes.get(gate.needs if gate else "", campaign.parity_pass)(inputs)
 
@@ -226,7 +227,8 @@ class Judge:
     def explain(self, verdict: Verdict) -> str:
         """A verdict in words."""
         gate = self._gates[verdict.gate]
-        name = f"{gate.item}[{verdict.subject}]" if gate.scope == "prompt" else gate.item
+        named = gate.scope in ("prompt", "draft")
+        name = f"{gate.item}[{verdict.subject}]" if named else gate.item
         return explanation(name, verdict)
 
     def facts(self) -> Mapping[str, Any]:

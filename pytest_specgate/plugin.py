@@ -20,7 +20,11 @@ SESSION: pytest.StashKey[SpecSession] = pytest.StashKey()
 
 _OPTIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("target", "model directory or hub id of the target", {"metavar": "MODEL"}),
-    ("draft", "model directory or hub id of the draft", {"metavar": "MODEL"}),
+    (
+        "draft",
+        "model directory or hub id of the draft; repeatable with --spec-scan",
+        {"action": "append", "metavar": "MODEL"},
+    ),
     ("num-draft-tokens", "tokens drafted a block: one number or a list 1,3,5", {"metavar": "K"}),
     (
         "sweep",
@@ -33,7 +37,11 @@ _OPTIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("replay", "run a saved failing case again", {"metavar": "FILE"}),
     ("rounds", "rounds of measurement; MIN alone runs exactly MIN", {"metavar": "MIN[:MAX]"}),
     ("engine", "engine that generates (default: mlx-lm)", {"metavar": "NAME"}),
-    ("report", "write a report, such as json:gate.json; repeatable", {"action": "append"}),
+    (
+        "report",
+        "write a report, such as json:gate.json; repeatable",
+        {"action": "append", "metavar": "KIND:PATH"},
+    ),
     ("require", "fail instead of skipping when no pair was given", {"action": "store_true"}),
     ("no-preflight", "generate whatever the pre-flight check says", {"action": "store_true"}),
     ("demo", "gate the embedded pair; nothing is downloaded", {"action": "store_true"}),
@@ -59,6 +67,11 @@ _OPTIONS: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("keep-failed-baseline", "store a session that failed, too", {"action": "store_true"}),
     ("baseline-dir", "folder of baselines (default: .specgate/baselines)", {"metavar": "DIR"}),
     ("noise", "time the plain path twice: the machine's own noise", {"action": "store_true"}),
+    (
+        "scan",
+        "rank drafts and numbers of draft tokens by one pass of each draft; times nothing",
+        {"action": "store_true"},
+    ),
     ("checklist", "end with what a decision for a pair takes", {"action": "store_true"}),
     ("budget", "most time for measuring, such as 10m", {"metavar": "TIME"}),
     ("chat-template-args", "arguments of the chat template", {"metavar": "JSON"}),
@@ -88,8 +101,6 @@ _MARKERS = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("specgate", "speculative decoding gates")
     for name, text, more in _OPTIONS:
-        if more.get("action") == "append":
-            more = {**more, "metavar": "KIND:PATH"}
         dest = f"spec_{name.replace('-', '_')}"
         group.addoption(f"--spec-{name}", dest=dest, default=None, help=text, **more)
         if name not in _COMMAND_LINE_ONLY:

@@ -68,6 +68,12 @@ class Registry:
         own = self.engines.get(name) is builtin_engines().get(name)
         return apart.engines.get(name) if own else None
 
+    def scanning(self) -> Registry:
+        """The same with the one gate of ``--spec-scan``, which no other session has."""
+        from .gates.scan import ScanGate
+
+        return replace(self, gates={**self.gates, ScanGate.name: ScanGate()})
+
     def check_engine(self, name: str, origin: str) -> None:
         """Is there an engine of that name, and can it run where it is to?
 

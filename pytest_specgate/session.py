@@ -33,7 +33,7 @@ from .prompts import builtin
 from .registry import Registry
 from .report.progress import Progress
 from .saved_case import read_case
-from .text import shown, shown_lines
+from .text import count, shown, shown_lines
 
 _GATES_NAMES = ("gates.yaml", "gates.yml")
 _NO_PAIR = "no pair was given: use --spec-target and --spec-draft, or --spec-demo"
@@ -61,6 +61,8 @@ class SpecSession:
             self._options = replace(self._options, isolation=own)
         if self._options.isolation:
             self.registry = self.registry.isolated(self._options.isolation)
+        if self._options.scan:
+            self.registry = self.registry.scanning()
         self.registry.check_engine(self._options.engine, self._options.engine_origin)
         self._demo = demo.demo_directory(config) if self._options.demo else None
         pair = demo.demo_pair(self._demo) if self._demo else None
@@ -91,6 +93,8 @@ class SpecSession:
             self._plan_replay(self._options.replay)
         else:
             self._plan_gates()
+        if self._options.scan and not any(p.inputs.has_pair for p in self._plans.values()):
+            raise ConfigError(f"--spec-scan: {_NO_PAIR}")
         if not self._plans:
             self._builder.inputs({}, {})  # wrong options are told also where nothing is gated
 
@@ -123,7 +127,7 @@ class SpecSession:
         for path in {*named, active}:
             self._plans[path] = self._builder.plan(path, builtin=path == self._default_file)
         self._base = self._plans[active]
-        if self._no_paths and self._options.demo:
+        if self._no_paths and (self._options.demo or self._options.scan):
             self._config.args[:] = [str(active)]
         elif active not in named and (self._no_paths or self._options.gates):
             self._config.args.append(str(active))
@@ -239,6 +243,8 @@ class SpecSession:
             measures = isinstance(item, GateItem) or uses_spec(item)
             if measures and not self._options.require and not self._measures(item)[0].has_pair:
                 item.add_marker(pytest.mark.skip(reason=_NO_PAIR))
+            elif measures and self._options.scan and not isinstance(item, GateItem):
+                item.add_marker(pytest.mark.skip(reason="--spec-scan judges and measures no test"))
         gate_items = {item.nodeid: item for item in reversed(items) if isinstance(item, GateItem)}
         items[:] = [item for item in items if gate_items.get(item.nodeid, item) is item]
 
@@ -272,6 +278,12 @@ class SpecSession:
         """How much will be generated, said before anything is."""
         if self._base is None or self._config.option.collectonly:
             return []
+        if self._options.scan:
+            scans = [campaign.prompts for campaign in self._store.campaigns()]
+            if not scans:
+                return []
+            over = f"{count(max(scans), 'plain output')}, {count(len(scans), 'draft')}"
+            return [f"specgate: one pass over {over}; nothing is timed"]
         counts = [c.planned_trials(self._base.measure) for c in self._store.campaigns()]
         least, most = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
         if not least:

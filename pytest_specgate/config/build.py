@@ -67,6 +67,7 @@ class Builder:
             engine=self.options.engine,
             trust_remote_code=self.options.trust_remote_code,
         )
+        self._check_drafts(layers, inputs)
         for role, other in (("target", "draft"), ("draft", "target")):
             setting = layers.find("pair", role)
             if setting is not None and setting.value is not None and not inputs.has_pair:
@@ -75,6 +76,15 @@ class Builder:
                     "the gates file); a gate compares the target alone with both together"
                 )
         return inputs, measure
+
+    def _check_drafts(self, layers: Layers, inputs: Inputs) -> None:
+        """Several drafts are for what compares them."""
+        setting = layers.find("pair", "draft")
+        if setting is not None and inputs.rivals and not self.options.scan:
+            raise setting.error(
+                f"{1 + len(inputs.rivals)} drafts: a gate judges one pair; --spec-scan ranks "
+                "drafts without timing, --spec-sweep times them"
+            )
 
     def plan(self, path: Path, *, builtin: bool = False) -> Plan:
         """The plan of one gates file.
@@ -90,7 +100,9 @@ class Builder:
         if builtin:
             layer = {}
         inputs, measure = self.inputs({}, layer)
-        if gates is None:
+        if self.options.scan:
+            gates = (GateConfig(SCAN, {}, "--spec-scan"),)
+        elif gates is None:
             warm = layer.get(("decoding", "temperature"))  # all that a default gate may refuse
             origin = warm.origin if warm else str(path)
             gates = tuple(
@@ -176,6 +188,7 @@ def _with_limits(gates: tuple[GateConfig, ...], gate: GateConfig) -> GateConfig:
 
 
 SWEEP_KEY = ("sweep", "num_draft_tokens")
+SCAN = "scan"  # the one gate of a scan
 DEFAULT_GATES = ("preflight", "parity", "speedup", "latency", "memory")
 
 

@@ -12,6 +12,7 @@ from .spec import (
     integer,
     integers,
     mapping,
+    models,
     number,
     one_of,
     one_of_numbers,
@@ -32,7 +33,7 @@ MAX_TOKENS = integer(
 
 
 SECTIONS: Mapping[str, Mapping[str, Spec]] = {
-    "pair": {"target": optional(text()), "draft": optional(text())},
+    "pair": {"target": optional(text()), "draft": optional(models())},
     "decoding": {
         "num_draft_tokens": DRAFT_TOKENS,
         "max_tokens": MAX_TOKENS,

@@ -75,16 +75,21 @@ def checked(section: str, key: str, value: Any, origin: str, base: Path) -> Sett
         raise ConfigError(f"{origin}: {section}.{key} {error}") from None
 
 
-def _model(layers: Layers, role: str) -> ModelRef | None:
+def _models(layers: Layers, role: str) -> tuple[ModelRef, ...]:
+    """The models of a role: at most one target, and the draft before its rivals."""
     setting = layers.find("pair", role)
     if setting is None or setting.value is None:
-        return None
+        return ()
     if isinstance(setting.value, ModelRef):
-        return setting.value
+        return (setting.value,)
+    names = (setting.value,) if isinstance(setting.value, str) else setting.value
     try:
-        return ModelRef.parse(setting.value, setting.base)
+        models = tuple(ModelRef.parse(name, setting.base) for name in names)
     except Invalid as error:
         raise setting.error(f"{role}: {error}") from None
+    if len({model.label for model in models}) != len(models):
+        raise setting.error(f"{role}: must not repeat a model")
+    return models
 
 
 def _path(setting: Setting, text: str) -> Path:
@@ -196,9 +201,11 @@ def resolve(
         replace(prompt, max_tokens=fixed or prompt.max_tokens or decoding.max_tokens)
         for prompt in _prompts(layers, source)
     )
+    drafts = _models(layers, "draft")
     inputs = Inputs(
-        target=_model(layers, "target"),
-        draft=_model(layers, "draft"),
+        target=next(iter(_models(layers, "target")), None),
+        draft=next(iter(drafts), None),
+        rivals=drafts[1:],
         prompts=prompts,
         decoding=decoding,
         engine=engine,

@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -100,6 +100,7 @@ class Options:
     against: AgainstOption | None = None
     noise: bool = False
     checklist: bool = False
+    scan: bool = False
     budget_s: float | None = None
     reports: tuple[ReportRequest, ...] = field(default=())
 
@@ -157,6 +158,11 @@ def _template_args(text: str) -> Parsed:
     return {("decoding", "chat_template_args"): value}
 
 
+def _drafts(text: str) -> Parsed:
+    first, *others = text.split("\n")
+    return {("pair", "draft"): [first, *others] if others else first}
+
+
 def _as_it_is(section: str, key: str) -> Callable[[str], Parsed]:
     return lambda text: {(section, key): text}
 
@@ -164,7 +170,7 @@ def _as_it_is(section: str, key: str) -> Callable[[str], Parsed]:
 # option stem -> how its text becomes settings
 _SETTINGS: dict[str, Callable[[str], Parsed]] = {
     "target": _as_it_is("pair", "target"),
-    "draft": _as_it_is("pair", "draft"),
+    "draft": _drafts,
     "num_draft_tokens": _draft_tokens,
     "sweep": _sweep,
     "max_tokens": _max_tokens,
@@ -348,6 +354,25 @@ def _save_baseline(
     return SaveOption(path, origin, update, anyway)
 
 
+_TIMED = ("replay", "rounds", "noise", "against", "baseline", "save_baseline")
+
+
+def _scanning(options: Options, given: list[str]) -> Options:
+    """With ``--spec-scan`` nothing is timed and no gate judged, whatever the ini file says.
+
+    Args:
+        options: as they were read.
+        given: options of timing and judging that stand on the command line.
+    """
+    if not options.scan:
+        return options
+    if given:
+        raise ConfigError(
+            f"--spec-scan times nothing and judges no gate: leave out {_flag(given[0])}"
+        )
+    return replace(options, noise=False, against=None, baseline=None)
+
+
 _ON_INCONCLUSIVE = one_of("fail", "warn", "pass")
 
 
@@ -415,8 +440,12 @@ def read_options(config: pytest.Config, report_kinds: Collection[str]) -> Option
 
     here = config.invocation_params.dir
     ini_base = config.inipath.parent if config.inipath else config.rootpath
-    ini_texts = {name: text for name in _SETTINGS if (text := _ini(config, name)) is not None}
+    ini_texts = {
+        name: text.rstrip("\n") for name in _SETTINGS if (text := _ini(config, name)) is not None
+    }
     cli_texts = {name: option(name) for name in _SETTINGS if option(name) is not None}
+    if "draft" in cli_texts:
+        cli_texts["draft"] = "\n".join(cli_texts["draft"])  # as the ini file has several
     demo = bool(option("demo"))
     replay = _file(option("replay"), "--spec-replay", here)
     if demo and ("target" in cli_texts or "draft" in cli_texts):
@@ -454,7 +483,7 @@ def read_options(config: pytest.Config, report_kinds: Collection[str]) -> Option
     elif (where := _ini(config, "baseline_dir")) is not None:
         folder = _folder(where, f"{ini_place}specgate_baseline_dir", ini_base)
 
-    return Options(
+    options = Options(
         command_line=_layer(cli_texts, _flag, here),
         ini=_layer(ini_texts, lambda name: f"{ini_place}specgate_{name}", ini_base),
         engine="mlx-lm" if engine is None else engine,
@@ -486,6 +515,8 @@ def read_options(config: pytest.Config, report_kinds: Collection[str]) -> Option
         ),
         noise=_truth("noise", option("noise"), _ini(config, "noise"), ini_place),
         checklist=_truth("checklist", option("checklist"), _ini(config, "checklist"), ini_place),
+        scan=_truth("scan", option("scan"), _ini(config, "scan"), ini_place),
         budget_s=_duration(*budget) if (budget := text_and_origin("budget")) else None,
         reports=tuple(reports),
     )
+    return _scanning(options, [name for name in _TIMED if option(name)])

@@ -116,7 +116,8 @@ class Inputs:
     or ``scored``, by the teacher-forced check alone, without a plain output. ``alone`` are
     decoding options that are tried one at a time, with their values; ``follow_up`` is what the user
     says in a second turn. ``sweep`` are further numbers of draft tokens to choose from, and
-    ``configured`` those in use, where ``num_draft_tokens`` holds both.
+    ``configured`` those in use, where ``num_draft_tokens`` holds both. ``rivals`` are further
+    drafts, which no gate judges.
     """
 
     target: ModelRef | None = None
@@ -134,6 +135,7 @@ class Inputs:
     objective: Objective = "median_speedup"
     per_kind: bool = True
     configured: tuple[int, ...] = ()
+    rivals: tuple[ModelRef, ...] = ()
 
     @property
     def has_pair(self) -> bool:
@@ -144,6 +146,12 @@ class Inputs:
         """The same with every number of draft tokens of the sweep."""
         every = sorted({*self.num_draft_tokens, *(self.sweep or SWEEP)})
         return replace(self, num_draft_tokens=tuple(every), configured=self.num_draft_tokens)
+
+    @property
+    def each_draft(self) -> tuple[Inputs, ...]:
+        """The same with each of the drafts in turn, and no rivals."""
+        drafts = (self.draft, *self.rivals)
+        return tuple(replace(self, draft=draft, rivals=()) for draft in drafts)
 
     def only(self, prompt: Prompt) -> Inputs:
         """The same with this prompt alone."""

@@ -238,6 +238,23 @@ def texts() -> Spec:
     return Spec(check, "a list of texts")
 
 
+def models() -> Spec:
+    """One model, which stays text, or a list of different ones; none is empty."""
+    several = texts()
+
+    def check(value: Any) -> str | tuple[str, ...]:
+        if not isinstance(value, str | list | tuple):
+            raise Invalid(f"must be text, found {found(value)}")
+        names = several.check(value)
+        if not all(name.strip() for name in names):
+            raise Invalid("must not be empty")
+        if len(set(names)) != len(names):
+            raise Invalid("must not repeat a model")
+        return value if isinstance(value, str) else tuple(names)
+
+    return Spec(check, "text, or a list of texts")
+
+
 def integers(one: Spec) -> Spec:
     """One whole number or a list of different ones."""
 

@@ -252,6 +252,34 @@ class KeepsCaches(Protocol):
         ...
 
 
+@runtime_checkable
+class Drafts(Protocol):
+    """A pair that shows what its draft alone would choose; what ``--spec-scan`` needs."""
+
+    def choices(
+        self, prompt: Sequence[int], tokens: Sequence[int], decoding: Decoding
+    ) -> tuple[int, ...]:
+        """The draft's greedy choice in place of each token, in one pass over prompt + tokens.
+
+        Args:
+            prompt: ids, at least one.
+            tokens: the plain output, at least one.
+            decoding: greedy, without penalties and bias.
+
+        Raises:
+            EngineError: with the engine's own message.
+        """
+        ...
+
+    def spell(self, tokens: Sequence[int]) -> tuple[str, ...]:
+        """The text of each token by itself.
+
+        Raises:
+            EngineError: with the engine's own message.
+        """
+        ...
+
+
 class Engine(Protocol):
     """Loads pairs, and says what it runs on."""
 
@@ -268,6 +296,8 @@ class Engine(Protocol):
 
     def load(self, inputs: Inputs) -> Pair:
         """Load target and draft, weights evaluated.
+
+        Pairs are loaded one after the other; the target of the one before may be used again.
 
         Raises:
             EngineError: names the model and holds the loader's own message.

@@ -308,3 +308,19 @@ class IsolatedPair:
             "prefill_step_size": decoding.prefill_step_size,
         }
         return scores_of(self._ask("score", "scoring the output", request))
+
+    def choices(
+        self, prompt: Sequence[int], tokens: Sequence[int], decoding: Decoding
+    ) -> tuple[int, ...]:
+        """One pass of the draft in the worker; see ``Drafts.choices``."""
+        request = {
+            "prompt": list(prompt),
+            "tokens": list(tokens),
+            "prefill_step_size": decoding.prefill_step_size,
+        }
+        return tuple(self._ask("choices", "running the draft over the output", request))
+
+    def spell(self, tokens: Sequence[int]) -> tuple[str, ...]:
+        """Texts by the target's tokenizer; see ``Drafts.spell``."""
+        request = {"tokens": list(tokens)}
+        return tuple(self._ask("spell", "turning tokens into text", request))

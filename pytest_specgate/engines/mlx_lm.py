@@ -167,11 +167,28 @@ class MlxLmPair:
             found = worker.score(self.target, prompt, tokens, decoding.prefill_step_size)
         return scores_of(found)
 
+    def choices(
+        self, prompt: Sequence[int], tokens: Sequence[int], decoding: Decoding
+    ) -> tuple[int, ...]:
+        """One pass of the draft over prompt + tokens; see ``Drafts.choices``."""
+        with _engine_errors():
+            step = decoding.prefill_step_size
+            return tuple(worker.choices(self.draft, prompt, tokens, step))
+
+    def spell(self, tokens: Sequence[int]) -> tuple[str, ...]:
+        """Texts by the target's tokenizer; see ``Drafts.spell``."""
+        with _engine_errors():
+            return tuple(worker.spell(self.tokenizer, tokens))
+
 
 class MlxLmEngine:
     """Loads pairs with ``mlx_lm.load`` on mlx's default device."""
 
     name = "mlx-lm"
+
+    def __init__(self) -> None:
+        """Nothing is loaded yet."""
+        self._loader = worker.Loader()
 
     def describe(self) -> EngineInfo:
         """Versions, device and memory limit; see ``Engine.describe``."""
@@ -182,11 +199,9 @@ class MlxLmEngine:
         """Load both models; see ``Engine.load``."""
         if inputs.target is None or inputs.draft is None:
             raise EngineError("no pair was given")
-        trust = inputs.trust_remote_code
         with _engine_errors():
-            target, tokenizer, info = worker.load(reference(inputs.target), "target", trust)
-            draft, draft_tokenizer, draft_info = worker.load(
-                reference(inputs.draft), "draft", trust
+            (target, tokenizer, info), (draft, draft_tokenizer, draft_info) = self._loader.load(
+                reference(inputs.target), reference(inputs.draft), inputs.trust_remote_code
             )
         pair = PairInfo(ModelInfo(**info), ModelInfo(**draft_info))
         return MlxLmPair(target, draft, tokenizer, draft_tokenizer, pair)

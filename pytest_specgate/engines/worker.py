@@ -144,6 +144,29 @@ def load(reference: Mapping[str, Any], role: str, trust: bool) -> tuple[Any, Any
         return model, tokenizer, _model_info(reference, model)
 
 
+class Loader:
+    """Loads pairs one after the other; the target stays while only the draft changes."""
+
+    def __init__(self) -> None:
+        self._key: Any = None
+        self._target: Any = None
+
+    def load(
+        self, target: Mapping[str, Any], draft: Mapping[str, Any], trust: bool
+    ) -> list[tuple[Any, Any, dict[str, Any]]]:
+        """What ``load`` gives, of the target and of the draft; the draft is not kept.
+
+        Args:
+            target, draft, trust: as for ``load``.
+        """
+        key = dict(target), trust
+        if self._target is None or self._key != key:
+            self._target = None
+            gc.collect()
+            self._target, self._key = load(target, "target", trust), key
+        return [self._target, load(draft, "draft", trust)]
+
+
 def _directory(reference: Mapping[str, Any]) -> Path | None:
     """Where the files of a loaded model lie."""
     if reference["directory"]:
@@ -577,6 +600,41 @@ def score(
     return found
 
 
+def choices(
+    draft: Any, prompt: Sequence[int], tokens: Sequence[int], prefill_step_size: int
+) -> list[int]:
+    """The draft's greedy choice in place of each token, in one pass over prompt + tokens."""
+    mx = _import_mlx()
+    from mlx_lm.models.cache import make_prompt_cache
+
+    ids = [*prompt, *tokens[:-1]]
+    first = len(prompt) - 1  # the position whose logits choose in place of the first token
+    found: list[int] = []
+    with _failures("the pass of the draft failed"):
+        cache = make_prompt_cache(draft)
+
+        def step(start: int, end: int) -> Any:
+            logits = draft(mx.array([ids[start:end]]), cache=cache)[0]
+            mx.eval([layer.state for layer in cache])
+            return logits
+
+        for start in range(0, first, prefill_step_size):  # lazy: no logits are made of these
+            step(start, min(start + prefill_step_size, first))
+        for start in range(first, len(ids), prefill_step_size):
+            logits = step(start, start + prefill_step_size)
+            # as mlx-lm does it: rounding can make one of two equal that were not
+            logprobs = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+            found += [int(token) for token in mx.argmax(logprobs, axis=-1).tolist()]
+    mx.clear_cache()
+    return found
+
+
+def spell(tokenizer: Any, tokens: Sequence[int]) -> list[str]:
+    """The text of each token by itself."""
+    with _failures("tokens cannot be turned into text"):
+        return [str(tokenizer.decode([token])) for token in tokens]
+
+
 def _judged(mx: Any, logits: Any, emitted: Sequence[int]) -> dict[str, list[float]]:
     """The fields of ``Scores`` for tokens under their rows of logits."""
     bits = {"bfloat16": 7, "float16": 10}.get(str(logits.dtype).rsplit(".", 1)[-1], 23)
@@ -600,6 +658,7 @@ class _Server:
 
     def __init__(self, write: Callable[[Any], None]) -> None:
         self._write = write
+        self._loader = Loader()
         self._sides: list[Any] = []
 
     def describe(self, _: Mapping[str, Any]) -> Any:
@@ -616,9 +675,9 @@ class _Server:
         """Both models; the answer says what they are."""
         self._sides = []
         gc.collect()
-        self._sides = [
-            load(request[role], role, request["trust_remote_code"]) for role in ("target", "draft")
-        ]
+        self._sides = self._loader.load(
+            request["target"], request["draft"], request["trust_remote_code"]
+        )
         return [info for _, _, info in self._sides]
 
     def encode(self, request: Mapping[str, Any]) -> Any:
@@ -664,6 +723,15 @@ class _Server:
         """One teacher-forced pass."""
         step = request["prefill_step_size"]
         return score(self._sides[0][0], request["prompt"], request["tokens"], step)
+
+    def choices(self, request: Mapping[str, Any]) -> Any:
+        """One pass of the draft."""
+        step = request["prefill_step_size"]
+        return choices(self._sides[1][0], request["prompt"], request["tokens"], step)
+
+    def spell(self, request: Mapping[str, Any]) -> Any:
+        """Texts of tokens."""
+        return spell(self._sides[0][1], request["tokens"])
 
 
 def _read(lines: queue.Queue[bytes]) -> None:

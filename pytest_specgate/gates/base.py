@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from ..measure.evidence import Evidence, Side
 
 Status = Literal["passed", "failed", "inconclusive", "skipped"]
-Scope = Literal["pair", "prompt", "arm"]
-Needs = Literal["preflight", "parity", "options", "reuse", "rounds"]
+Scope = Literal["pair", "prompt", "arm", "draft"]
+Needs = Literal["preflight", "parity", "options", "reuse", "scan", "rounds"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,10 @@ class Gate(Protocol):
         item: the name of its test item; differs from name where a gate judges one figure of many.
         options: option -> how it is checked. An option left out gets ``defaults``.
         scope: ``pair`` for one item, ``prompt`` for one a prompt, ``arm`` for one a number of
-            draft tokens.
+            draft tokens, ``draft`` for one a draft.
         needs: ``preflight`` (nothing generated), ``parity`` (one pass over each path), that and
-            ``options`` tried alone or the ``reuse`` of prompt caches, or ``rounds`` (timed trials).
+            ``options`` tried alone or the ``reuse`` of prompt caches, ``scan`` (plain outputs and a
+            pass of the draft over them), or ``rounds`` (timed trials).
     """
 
     @property

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ..text import count
 
 if TYPE_CHECKING:
+    from ..measure.acceptance import Acceptance
     from ..measure.evidence import Evidence
 
 
@@ -38,6 +39,29 @@ def excluded(evidence: Evidence) -> tuple[str, ...]:
     if evidence.unmeasured:
         lines.append(f"not all was measured: {evidence.unmeasured}")
     return tuple(lines)
+
+
+def acceptance(found: Acceptance) -> tuple[str, ...]:
+    """Lines that show acceptance at one number of draft tokens whole."""
+    blocks = found.blocks
+    lengths, passes = blocks.mean_accept_length, blocks.tokens_per_target_pass
+    means = f"mean accept length {_figure(lengths)}, {_figure(passes)} tokens a target pass"
+    sizes = (f"{length} x {size:,}" for length, size in enumerate(blocks.histogram))
+    kinds = (f"{kind} {_figure(of.acceptance_rate)}" for kind, of in found.kinds)
+    return (
+        f"k = {found.num_draft_tokens}: accepted {blocks.accepted:,} of {blocks.proposed:,} "
+        f"proposed tokens ({_figure(blocks.acceptance_rate)}) in "
+        f"{count(len(blocks.blocks), 'block')}",
+        means,
+        f"accept lengths: {', '.join(sizes) or '-'}",
+        f"by position: {' '.join(map(_figure, blocks.position_acceptance)) or '-'}",
+        f"by quarter: {' '.join(_figure(of.acceptance_rate) for of in found.quarters)}",
+        f"by kind: {', '.join(kinds)}",
+    )
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
 
 
 def too_short(evidence: Evidence) -> tuple[str, ...]:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from ..engines.base import Call, Generation
 
 Censored = Literal["max_tokens", "eos", "closed"]
+QUARTERS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,55 @@ class Blocks:
             sum(block.accepted > i for block in self.blocks)
             for i in range(len(self.position_proposed))
         )
+
+    @property
+    def position_acceptance(self) -> tuple[float, ...]:
+        """P(position i accepted, given proposed), i from 1; a refusal refuses all behind it."""
+        return tuple(
+            accepted / proposed
+            for accepted, proposed in zip(
+                self.position_accepted, self.position_proposed, strict=True
+            )
+        )
+
+    @property
+    def histogram(self) -> tuple[int, ...]:
+        """How many blocks accepted 0, 1, 2, ... tokens; those that were censored left out."""
+        lengths = self.accept_lengths
+        return tuple(lengths.count(length) for length in range(max(lengths, default=-1) + 1))
+
+    def quarters(self) -> tuple[Blocks, ...]:
+        """Four parts of one output; a block belongs to the quarter that its first token is in.
+
+        Of outputs that were joined by ``+`` take the quarters first, and join those.
+        """
+        parts: list[list[Block]] = [[] for _ in range(QUARTERS)]
+        tokens = [0] * QUARTERS
+        start = 0
+        for block in self.blocks:
+            quarter = start * QUARTERS // self.emitted
+            emitted = block.accepted + (block.censored is None)
+            parts[quarter].append(block)
+            tokens[quarter] += emitted
+            start += emitted
+        return tuple(Blocks(tuple(p), n) for p, n in zip(parts, tokens, strict=True))
+
+    def figures(self) -> dict[str, Any]:
+        """Every figure by its name, as plain JSON values."""
+        return {
+            "count": len(self.blocks),
+            "emitted": self.emitted,
+            "proposed": self.proposed,
+            "accepted": self.accepted,
+            "acceptance_rate": self.acceptance_rate,
+            "token_acceptance": self.token_acceptance,
+            "draft_share": self.draft_share,
+            "mean_accept_length": self.mean_accept_length,
+            "tokens_per_target_pass": self.tokens_per_target_pass,
+            "histogram": list(self.histogram),
+            "position_accepted": list(self.position_accepted),
+            "position_proposed": list(self.position_proposed),
+        }
 
 
 def count_blocks(

@@ -21,6 +21,7 @@ from .record import CaseKey, Record, budget_of, key_of
 from .rerun import Rerun
 from .rounds import Rounds
 from .runner import Runner
+from .scan import missed, scan
 
 if TYPE_CHECKING:
     from .store import Store
@@ -187,6 +188,17 @@ class Campaign:
             make = self._store.afresh(side)
             self._fresh_peaks[side, k] = fresh_peak(make, self._inputs, record, k)
         return replace(self.evidence(inputs), fresh_peak=self._fresh_peaks[side, k])
+
+    def scan_pass(self, inputs: Inputs) -> Evidence:
+        """Evidence with plain outputs and the draft's own choices, and one speculative output."""
+        self.register(inputs, rounds=0)
+        records = [self._records[key_of(prompt)] for prompt in inputs.prompts]
+
+        def check() -> Preflight:
+            return self._preflight(self._runner.pair)
+
+        self._unmeasured = scan(records, inputs, self._store, self._runner, check, self._arm)
+        return replace(self.evidence(inputs), missed=missed(records, self._runner))
 
     def _generated(self, inputs: Inputs) -> list[Record]:
         records = (self._records[key_of(prompt)] for prompt in inputs.prompts)
@@ -395,7 +407,8 @@ class Campaign:
     def _remaining(self) -> float | None:
         """Seconds for all that is planned at least, from the mean cost of either path so far."""
         plain, speculative = self._runner.cost(None), self._runner.cost(0)
-        if plain is None or speculative is None:
+        scanned = any(record.choices is not None for record in self._records.values())
+        if plain is None or speculative is None or scanned:
             return None
         total = 0.0
         for record in self._records.values():

@@ -20,6 +20,7 @@ from .further import OptionRun, TurnRun, first_difference
 if TYPE_CHECKING:
     from ..baseline import Reference
     from .fresh import FreshPeak
+    from .replay import Missed
 
 Side = Literal["here", "there"]
 """This environment, or the other one that is measured beside it."""
@@ -193,6 +194,7 @@ class CaseEvidence:
     ``broke_in_round``: parity was judged before, so no other gate tells it. ``mode`` is how outputs
     are compared. In mode ``scored`` the plain arm is there only where it was timed. ``alone`` are
     options tried one at a time, ``turns`` the second turn of each arm, where a gate asked for them.
+    ``choices`` are the draft's own in place of each token of the plain output, in a scan.
     """
 
     prompt: Prompt
@@ -203,6 +205,7 @@ class CaseEvidence:
     broke_in_round: bool = False
     alone: tuple[OptionRun, ...] = ()
     turns: Mapping[str, TurnRun] = field(default_factory=dict)
+    choices: tuple[int, ...] | None = None
 
     @property
     def plain(self) -> ArmEvidence:
@@ -290,6 +293,7 @@ class Evidence:
         against: the other environment, where two are measured side by side.
         carried: rounds that an earlier session has run, whose undecided sample is continued.
         fresh_peak: peak memory seen again in a process of its own, where a gate asked for it.
+        missed: the tokens that the draft misses most, in a scan.
     """
 
     cases: tuple[CaseEvidence, ...]
@@ -304,6 +308,7 @@ class Evidence:
     inputs: Inputs | None = None
     against: Against | None = None
     fresh_peak: FreshPeak | None = None
+    missed: tuple[Missed, ...] = ()
 
     @property
     def sampled(self) -> bool:

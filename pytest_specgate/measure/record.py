@@ -31,6 +31,7 @@ class Record:
         carried: rounds taken over from an earlier session's sample.
         carried_to: number of the last of them.
         granted: rounds that may be run beyond the most, as an undecided gate is run again.
+        choices: the draft's own choice in place of each token of the plain output, in a scan.
     """
 
     prompt: Prompt
@@ -47,6 +48,7 @@ class Record:
     carried: int = 0
     carried_to: int = 0
     granted: int = 0
+    choices: tuple[int, ...] | None = None
 
     @property
     def least_rounds(self) -> int:
@@ -107,7 +109,9 @@ class Record:
             arms = in_step(arms)
         error = errors[0] if errors else None
         late = any(name in self.errors for name in arms)
-        return CaseEvidence(self.prompt, self.tokens, arms, error, self.mode, late)
+        return CaseEvidence(
+            self.prompt, self.tokens, arms, error, self.mode, late, choices=self.choices
+        )
 
 
 def key_of(prompt: Prompt) -> CaseKey:
@@ -178,6 +182,18 @@ def malformed_scores(scores: object, tokens: int) -> str | None:
         for value in values:
             if not isinstance(value, int | float) or isinstance(value, bool) or isnan(value):
                 return f"{name} must be numbers, found {found(value)}"
+    return None
+
+
+def malformed_choices(choices: object, tokens: int) -> str | None:
+    """What the choices of a draft in place of so many tokens lack to be compared with them."""
+    if not isinstance(choices, tuple | list) or len(choices) != tokens:
+        return f"the draft's choices must be a tuple of {tokens} ids, found {found(choices)}"
+    try:
+        for token in choices:
+            integer(0).check(token)
+    except Invalid as error:
+        return f"the draft's choices {error}"
     return None
 
 

@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..config.plan import Decoding, Inputs
-from ..engines.base import EngineError, Generation, KeepsCaches, Pair, Scores, Turns
+from ..engines.base import Drafts, EngineError, Generation, KeepsCaches, Pair, Scores, Turns
 from .evidence import arm_name
 from .record import (
     Record,
     budget_of,
     malformed,
+    malformed_choices,
     malformed_prompt,
     malformed_scores,
 )
@@ -140,6 +141,40 @@ class Runner:
                 chat_template_args=inputs.chat_template_args,
             ),
         )
+
+    def _drafts(self) -> Drafts:
+        """The pair, where it shows what its draft would choose.
+
+        Raises:
+            EngineError: it does not.
+        """
+        if not isinstance(pair := self.pair, Drafts):
+            engine = self._inputs.engine
+            raise EngineError(f"the engine {engine} cannot show what its draft would choose")
+        return pair
+
+    def choices(self, prompt: Sequence[int], tokens: Sequence[int]) -> tuple[int, ...]:
+        """The draft's own choice in place of each token of a plain output.
+
+        Raises:
+            EngineError: it broke, or the engine cannot tell.
+        """
+        pair, decoding = self._drafts(), self._inputs.decoding
+        choices = self._store.guarded(self._inputs, lambda: pair.choices(prompt, tokens, decoding))
+        self._accept(malformed_choices(choices, len(tokens)))
+        return tuple(choices)
+
+    def spell(self, tokens: Sequence[int]) -> tuple[str, ...]:
+        """The text of each token.
+
+        Raises:
+            EngineError: it broke, or the engine cannot tell.
+        """
+        pair = self._drafts()
+        texts = self._store.guarded(self._inputs, lambda: pair.spell(tokens))
+        if len(texts) != len(tokens):
+            self._accept(f"{len(texts)} texts of {len(tokens)} tokens")
+        return tuple(map(str, texts))
 
     def _accept(self, problem: str | None) -> None:
         """Refuse what an engine gave, where there is a problem with it."""

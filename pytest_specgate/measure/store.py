@@ -17,6 +17,7 @@ from .evidence import Side
 from .lock import MachineLock
 from .machine import swap_used_bytes
 from .samples import Samples
+from .scan import PlainOutputs
 from .watch import Watcher
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ class Store:
         self._prepare = prepare
         self._engines: dict[str, Engine] = {}
         self._campaigns: dict[Any, Campaign] = {}
+        self.plain_outputs: PlainOutputs = {}
         self._loaded: tuple[Any, Pair] | None = None
         self._unloadable: dict[Any, EngineError] = {}
         self._infos: dict[Any, Any] = {}

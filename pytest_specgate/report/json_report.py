@@ -32,6 +32,7 @@ def report_document(report: SessionReport) -> dict[str, Any]:
         "pair": first.get("pair"),
         "decoding": first.get("decoding"),
         "trials": first.get("trials"),
+        "acceptance": first.get("acceptance"),
         "noise": first.get("noise"),
         "cases": first.get("cases", []),
         "further_pairs": [_pair(pair) for pair in report.measured[1:]],
@@ -74,6 +75,7 @@ def _pair(measured: MeasuredPair) -> dict[str, Any]:
             "chat_template_args": dict(inputs.chat_template_args),
         },
         "trials": {"run": measured.trials[0], "at_most": measured.trials[1]},
+        "acceptance": {f"k={a.num_draft_tokens}": a.document() for a in measured.acceptance()},
         "noise": _noise(measured.noise),
         "cases": [_case(case) for case in measured.cases],
     }
@@ -104,6 +106,7 @@ def _case(case: CaseEvidence) -> dict[str, Any]:
         }
         if case.arms
         else {},
+        "draft_choices": list(case.choices) if case.choices is not None else None,
         "arms": {name: _arm(arm) for name, arm in case.arms.items()},
     }
 
@@ -137,16 +140,8 @@ def _arm(arm: ArmEvidence) -> dict[str, Any]:
 
 def _blocks(blocks: Blocks) -> dict[str, Any]:
     return {
-        "count": len(blocks.blocks),
-        "proposed": blocks.proposed,
-        "accepted": blocks.accepted,
-        "acceptance_rate": blocks.acceptance_rate,
-        "token_acceptance": blocks.token_acceptance,
-        "draft_share": blocks.draft_share,
-        "tokens_per_target_pass": blocks.tokens_per_target_pass,
+        **blocks.figures(),
         "accept_lengths": list(blocks.accept_lengths),
-        "position_accepted": list(blocks.position_accepted),
-        "position_proposed": list(blocks.position_proposed),
         "censored": [
             {"reason": b.censored, "proposed": b.proposed, "accepted": b.accepted}
             for b in blocks.blocks

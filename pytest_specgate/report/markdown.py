@@ -8,6 +8,7 @@ from pathlib import Path
 from ..baseline.tables import CHANGES, FIGURES, NOTHING
 from ..files import write_whole
 from ..gates.base import Verdict
+from ..gates.words import acceptance
 from ..markdown_text import code_block, escaped, in_html, inline, table
 from ..text import count, gigabytes
 from . import words
@@ -36,9 +37,11 @@ def markdown(report: SessionReport) -> str:
         *(_baseline(v) for v in report.whole_verdicts if "compared" in v.evidence),
         *(_sweep(v) for v in report.whole_verdicts if "candidates" in v.evidence),
         _kinds(report),
+        *_drafts(report),
         *_failures(report),
         *_undecided(report),
         *_noise(report),
+        _acceptance(report),
         _checklist(report),
         *([escaped(line)] for line in words.ends(report)),
     ]
@@ -93,6 +96,28 @@ def _sweep(verdict: Verdict) -> list[str]:
 def _kinds(report: SessionReport) -> list[str]:
     rows = report.kind_rows()
     return ["### Kinds of prompts", "", *table(*words.kind_table(rows))] if rows else []
+
+
+def _drafts(report: SessionReport) -> Iterator[list[str]]:
+    """The ranking of a scan, and each draft at the k that was asked for."""
+    header, rows = words.scan_table(report)
+    if rows:
+        yield ["### Drafts", "", words.SCANNED, "", *table(header, rows)]
+    for verdict in report.verdicts:
+        if verdict.gate == "scan" and verdict.status != "failed":
+            yield _folded(verdict.subject, verdict.details)
+
+
+def _acceptance(report: SessionReport) -> list[str]:
+    """Acceptance whole, of each pair and k."""
+    pairs = (pair for pair in report.measured if not pair.scanned)
+    found = [acceptance(each) for pair in pairs for each in pair.acceptance()]
+    return _folded("Acceptance", [line for lines in found for line in lines]) if found else []
+
+
+def _folded(summary: str, lines: Sequence[str]) -> list[str]:
+    head = ["<details>", f"<summary>{in_html(summary)}</summary>", ""]
+    return [*head, *code_block(lines), "", "</details>"]
 
 
 def _failures(report: SessionReport) -> Iterator[list[str]]:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from ..config.plan import Inputs
 from ..engines.base import PairInfo
 from ..gates.base import Status, Verdict
+from ..measure.acceptance import Acceptance, acceptances
 from ..measure.evidence import CaseEvidence
 from ..measure.kinds import KindRow, kind_rows
 from ..stats import NoiseFloor, chance_of_false_alarm
@@ -29,6 +30,15 @@ class MeasuredPair:
     cases: tuple[CaseEvidence, ...]
     noise: NoiseFloor | None = None
     trials: tuple[int, int] = (0, 0)
+
+    @property
+    def scanned(self) -> bool:
+        """Its draft was run over plain outputs, as ``--spec-scan`` does."""
+        return any(case.choices is not None for case in self.cases)
+
+    def acceptance(self) -> list[Acceptance]:
+        """Acceptance whole, of each k that was measured; of every k where it was scanned."""
+        return acceptances(self.cases, self.inputs.num_draft_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +96,23 @@ class SessionReport:
         return [
             row
             for pair in self.measured
+            if not pair.scanned
             for row in kind_rows(pair.cases, pair.inputs.num_draft_tokens)
         ]
+
+    def ranked(self) -> list[tuple[MeasuredPair, list[Acceptance]]]:
+        """The drafts of a scan with every k, most tokens a target pass first, smaller ones first.
+
+        They are compared at the first k that was asked for.
+        """
+
+        def rank(row: tuple[MeasuredPair, list[Acceptance]]) -> tuple[float, int]:
+            pair, found = row
+            passes = found[pair.inputs.num_draft_tokens[0] - 1].blocks.tokens_per_target_pass
+            return -(passes or 0.0), pair.info.draft.bytes if pair.info else 0
+
+        scanned = [(pair, pair.acceptance()) for pair in self.measured if pair.scanned]
+        return sorted(scanned, key=rank)
 
     def gate_rows(self) -> list[GateRow]:
         """One row a gate and subject; per-prompt verdicts of a gate share one row."""

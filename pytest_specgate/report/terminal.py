@@ -9,6 +9,7 @@ from itertools import zip_longest
 
 from ..baseline.tables import CHANGES, FIGURES, NOTHING
 from ..gates.base import Verdict
+from ..gates.words import acceptance
 from ..measure.kinds import KindRow
 from ..text import gigabytes, shown
 from . import words
@@ -61,8 +62,14 @@ def coloured(line: str, markup: Callable[..., str]) -> str:
     )
 
 
-def summary_lines(report: SessionReport, width: int) -> list[str]:
-    """The whole section, readable at 80 columns, all of specgate's own words in ASCII."""
+def summary_lines(report: SessionReport, width: int, *, whole: bool = False) -> list[str]:
+    """The whole section, readable at 80 columns, all of specgate's own words in ASCII.
+
+    Args:
+        report: of the session.
+        width: of the terminal.
+        whole: show acceptance by position, quarter of the output and kind too.
+    """
     width = max(width, _LEAST_WIDTH)
     lines = _environment(report, width)
     for verdict in report.whole_verdicts:
@@ -76,6 +83,10 @@ def summary_lines(report: SessionReport, width: int) -> list[str]:
     rows = report.kind_rows()
     if rows:
         lines += ["", *_kind_table(rows, width)]
+    lines += _scan(report, width)
+    for pair in report.measured if whole else ():
+        for found in () if pair.scanned else pair.acceptance():
+            lines += ["", *_indented("acceptance", acceptance(found), width)]
     for pair in report.measured:
         for line in (words.noise(pair.noise), words.spared(pair.trials, decided=report.decided)):
             lines += ["", *_wrapped(line, width)] if line else []
@@ -87,6 +98,25 @@ def summary_lines(report: SessionReport, width: int) -> list[str]:
     for line in words.ends(report):
         lines += ["", line]
     return lines
+
+
+def _scan(report: SessionReport, width: int) -> list[str]:
+    """The drafts of a scan in a table, then each of them whole; failed ones were told before."""
+    header, rows = words.scan_table(report)
+    if not rows:
+        return []
+    columns = list(zip(header, *rows, strict=True))
+    room = max(width - sum(max(map(len, column)) + 2 for column in columns[1:]), 8)
+    named = [[_cut(shown(name), room), *cells] for name, *cells in rows]
+    lines = ["", words.SCANNED, "", *_table(header, named, range(1, len(header)))]
+    for verdict in report.verdicts:
+        if verdict.gate == "scan" and verdict.status != "failed":
+            lines += ["", *_indented(shown(verdict.subject), verdict.details, width)]
+    return lines
+
+
+def _indented(head: str, details: Sequence[str], width: int) -> list[str]:
+    return [head, *(part for line in details for part in _wrapped(f"  {shown(line)}", width))]
 
 
 _MARKS = {"yes": "[x]", "no": "[ ]", "not measured": "[?]"}

@@ -9,10 +9,13 @@ from ..config.plan import ModelRef
 from ..engines.base import ModelInfo
 from ..gates.base import Verdict
 from ..measure.kinds import KindRow
+from ..measure.replay import RANKED_K
 from ..stats import NoiseFloor
+from ..text import gigabytes
 from .session_report import SessionReport
 
 GATES = ("gate", "verdict", "observed", "limit", "evidence")
+SCANNED = "Acceptance, and tokens a target pass, of each draft; nothing was timed."
 _FIGURES = ("plain tok/s", "spec tok/s", "speedup", "accepted", "mean len", "TTFT")
 
 
@@ -118,6 +121,27 @@ def _standing(row: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     elif mix and k == mix["advised"]:
         notes.append("recommended")
     return ", ".join(notes)
+
+
+def scan_table(report: SessionReport) -> tuple[list[str], list[list[str]]]:
+    """Header and rows, a draft each, the best one first; empty where nothing was scanned."""
+    body, ks = [], dict.fromkeys(RANKED_K)
+    rows = report.ranked()
+    for pair, _ in rows:
+        ks |= dict.fromkeys(pair.inputs.num_draft_tokens[:1])
+    for pair, found in rows:
+        k, draft = pair.inputs.num_draft_tokens[0], pair.inputs.draft
+        passes = (found[each - 1].blocks.tokens_per_target_pass for each in sorted(ks))
+        body.append(
+            [
+                model_name(draft, "draft") if draft else "-",
+                gigabytes(pair.info.draft.bytes) if pair.info else "-",
+                _figure(found[k - 1].blocks.acceptance_rate, ".3f"),
+                *(_figure(each, ".2f") for each in passes),
+            ]
+        )
+    first = rows[0][0].inputs.num_draft_tokens[0] if rows else 0
+    return ["draft", "size", f"accepted k={first}", *(f"k={each}" for each in sorted(ks))], body
 
 
 def _figure(value: float | None, form: str) -> str:

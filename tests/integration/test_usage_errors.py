@@ -173,6 +173,29 @@ WRONG: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("--spec-demo", "--spec-target=t"), ("--spec-demo", "its own pair", "--spec-target")),
     (("--spec-demo", "--spec-draft=d"), ("--spec-demo", "its own pair", "--spec-draft")),
     (("--spec-demo", "--spec-replay=test_plain.py"), ("--spec-replay", "--spec-demo")),
+    (("--spec-target=t", "--spec-draft=d", "--spec-draft=t"), ("--spec-draft: 2 drafts",)),
+    (("--spec-target=t", "--spec-draft=d", "--spec-draft=t"), ("--spec-scan", "--spec-sweep")),
+    (
+        ("--spec-scan", "--spec-target=t", "--spec-draft=d", "--spec-draft=d"),
+        ("--spec-draft: ", "must not repeat a model"),
+    ),
+    (
+        ("--spec-scan", "--spec-target=t", "--spec-draft=d", "--spec-draft=./d"),
+        ("--spec-draft: ", "must not repeat a model"),
+    ),
+    (
+        ("--spec-scan", "--spec-target=t", "--spec-draft=d", "--spec-draft="),
+        ("--spec-draft: ", "must not be empty"),
+    ),
+    (
+        ("--spec-scan", "--spec-target=t", "--spec-draft=d", "--spec-draft=none"),
+        ("--spec-draft: ", "no such directory", "none"),
+    ),
+    (("--spec-scan",), ("--spec-scan: no pair was given", "--spec-draft")),
+    (("--spec-scan=yes",), ("--spec-scan",)),
+    (("--spec-scan", "--spec-rounds=5", *PAIR), ("--spec-scan times nothing", "--spec-rounds")),
+    (("--spec-scan", "--spec-noise", *PAIR), ("--spec-scan", "leave out --spec-noise")),
+    (("--spec-scan", "--spec-save-baseline=x", *PAIR), ("leave out --spec-save-baseline",)),
     # replay
     (("--spec-replay=none.json",), ("--spec-replay: no such file: ", "none.json")),
     (("--spec-replay=t",), ("--spec-replay: no such file: ",)),
@@ -631,6 +654,7 @@ INI: list[tuple[str, str, tuple[str, ...]]] = [
     ("baseline", "no/such.json", ("no such file",)),
     ("baseline_dir", "test_plain.py", ("no folder",)),
     ("against", "../x", ("mlx-lm==0.32.2", "'../x'")),
+    ("scan", "maybe", ("must be true or false", "'maybe'")),
     ("require", "", ("must be true or false",)),
     ("no_preflight", "maybe", ("must be true or false", "'maybe'")),
     ("trust_remote_code", "2", ("must be true or false", "'2'")),

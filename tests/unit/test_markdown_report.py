@@ -66,6 +66,20 @@ first difference   7 (k = 1)
 - latency p95 (k=3) is undecided: p95 cannot be estimated from 15 trials in 5 rounds: it takes 60 \
 trials an arm in at least 2 rounds. With 3 prompts that is --spec-rounds 20; or give more prompts.
 
+<details>
+<summary>Acceptance</summary>
+
+```text
+k = 3: accepted 7 of 13 proposed tokens (0.54) in 5 blocks
+mean accept length 1.40, 2.40 tokens a target pass
+accept lengths: 0 x 0, 1 x 4, 2 x 0, 3 x 1
+by position: 1.00 0.20 0.33
+by quarter: 0.56 - 0.50 -
+by kind: explain 0.40, python 1.00
+```
+
+</details>
+
 ### Decision checklist
 
 - [?] tokenizers equal: not measured, the gate preflight measures it
@@ -158,7 +172,7 @@ def test_many_failures_are_cut() -> None:
     """A comment on GitHub has its limit."""
     failures = [replace(FAILURE, subject=f"p{i}") for i in range(1000)]
     text = markdown(make_report(*failures, status="failed"))
-    assert text.count("<details>") == text.count("</details>") == 20
+    assert text.count("<details>") == text.count("</details>") == 20 + 1  # and acceptance
     assert "\n... and 980 verdicts more: `--spec-report json:PATH` has them all.\n" in text
     assert len(text) < 65_536
 
