@@ -101,8 +101,8 @@ def main() -> None:
         rounds = 0
         for seed in range(chosen.runs):
             evidence = run(scripts, seed)
-            found[evidence["mix"]["best"]] += 1
-            advised[evidence["mix"]["advised"]] += 1
+            found[evidence["mix"]["best"]["num_draft_tokens"]] += 1
+            advised[evidence["mix"]["advised"]["num_draft_tokens"]] += 1
             rounds += sum(row["rounds"] for row in evidence["candidates"])
         most = max(truth.values())
         good = sum(times for k, times in found.items() if truth[k] >= 0.98 * most)

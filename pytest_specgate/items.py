@@ -72,13 +72,8 @@ class GatesFile(pytest.File):
 
 def named_drafts(inputs: Inputs) -> list[tuple[Inputs, str]]:
     """Each draft with its name: the last part of it, or all of it where several end alike."""
-    found = []
-    for one in inputs.each_draft:
-        if one.draft is not None:
-            shorts = [other.draft.short for other in inputs.each_draft if other.draft]
-            alike = shorts.count(one.draft.short) > 1
-            found.append((one, one.draft.label if alike else one.draft.short))
-    return found
+    drafts = [one for one in inputs.each_draft if one.draft is not None]
+    return list(zip(drafts, inputs.draft_names, strict=True))
 
 
 class GateItem(pytest.Item):

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..gates.base import Gate
 from .gates_file import read_gates_file
-from .keys import CALL_ROUNDS, MAX_TOKENS, ONE_DRAFT_TOKENS
+from .keys import CALL_ROUNDS, MAX_TOKENS, ONE_DRAFT_TOKENS, SECTIONS
 from .layers import Key, Layer, Layers, PromptSource, Setting, resolve
 from .options import Options
 from .plan import GateConfig, Inputs, Measure, ModelRef, Plan, Prompt
@@ -80,7 +80,11 @@ class Builder:
     def _check_drafts(self, layers: Layers, inputs: Inputs) -> None:
         """Several drafts are for what compares them."""
         setting = layers.find("pair", "draft")
-        if setting is not None and inputs.rivals and not self.options.scan:
+        if inputs.rivals and (against := self.options.against):
+            found = 1 + len(inputs.rivals)
+            raise ConfigError(f"{against.origin}: takes one draft, found {found}")
+        compared = self.options.scan or any(layers.find("sweep", key) for key in SECTIONS["sweep"])
+        if setting is not None and inputs.rivals and not compared:
             raise setting.error(
                 f"{1 + len(inputs.rivals)} drafts: a gate judges one pair; --spec-scan ranks "
                 "drafts without timing, --spec-sweep times them"

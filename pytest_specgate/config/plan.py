@@ -153,6 +153,13 @@ class Inputs:
         drafts = (self.draft, *self.rivals)
         return tuple(replace(self, draft=draft, rivals=()) for draft in drafts)
 
+    @property
+    def draft_names(self) -> tuple[str, ...]:
+        """Of each draft: the last part of its name, or all of it where several end alike."""
+        drafts = [one.draft for one in self.each_draft if one.draft is not None]
+        shorts = [draft.short for draft in drafts]
+        return tuple(d.label if shorts.count(d.short) > 1 else d.short for d in drafts)
+
     def only(self, prompt: Prompt) -> Inputs:
         """The same with this prompt alone."""
         return replace(self, prompts=(prompt,))

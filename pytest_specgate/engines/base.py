@@ -297,7 +297,8 @@ class Engine(Protocol):
     def load(self, inputs: Inputs) -> Pair:
         """Load target and draft, weights evaluated.
 
-        Pairs are loaded one after the other; the target of the one before may be used again.
+        Pairs are loaded one after the other; the target of the one before may be used again. An
+        engine whose earlier pairs do not outlive a load says so by ``holds_one = True``.
 
         Raises:
             EngineError: names the model and holds the loader's own message.

@@ -43,6 +43,7 @@ class IsolatedEngine:
     """Loads pairs with mlx-lm in a worker; a worker that died is replaced at the next call."""
 
     name = "mlx-lm"
+    holds_one = True  # the worker has one pair at a time
 
     def __init__(self, spec: str, timeout_s: float | None = None) -> None:
         """Nothing is started yet.

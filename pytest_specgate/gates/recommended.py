@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..config.spec import number, optional
@@ -72,6 +72,7 @@ class RecommendedGate(BaseGate):
         (configured,) = inputs.configured
         shared["evidence"] = as_json(choice, configured)
         ours = next(one for one in choice.candidates if one.num_draft_tokens == configured)
+        label = _labels(choice)
         trials = sum(len(rounds) for one in choice.candidates for rounds in one.costs.values())
         shared |= {
             "samples": trials,
@@ -82,15 +83,16 @@ class RecommendedGate(BaseGate):
             if any(one.rounds for one in choice.candidates) and all(
                 one.excluded for one in choice.candidates
             ):
-                why = "; ".join(f"k={o.num_draft_tokens}: {o.excluded}" for o in choice.candidates)
+                why = "; ".join(f"{label(one)}: {one.excluded}" for one in choice.candidates)
                 return self.failed(subject, f"no candidate keeps to the limits: {why}", **shared)
             return Verdict(self.name, subject, "inconclusive", untimed(evidence), **shared)
         best = choice.worst_kind if inputs.objective == "worst_kind" else None
         best = best or choice.mix.best
-        advice = f"Use --spec-num-draft-tokens {best.num_draft_tokens}."
+        advice = f"Use --spec-num-draft-tokens {best.num_draft_tokens}"
+        advice += "." if best.draft == ours.draft else f" with the draft {best.draft}."
+        mine, name = label(ours), label(best)
         if ours.excluded:
-            return self.failed(subject, f"k={configured}: {ours.excluded}", advice, **shared)
-        name = f"k={best.num_draft_tokens}"
+            return self.failed(subject, f"{mine}: {ours.excluded}", advice, **shared)
         if ours is best:
             shared["observed_text"] = f"{name} {_interval(best.speedup)}"
             return Verdict(self.name, subject, "passed", f"{name} is the best", **shared)
@@ -106,13 +108,13 @@ class RecommendedGate(BaseGate):
             case "failed":
                 return self.failed(
                     subject,
-                    f"{name} is faster than k={configured} by {_lost(lost)}{where}",
+                    f"{name} is faster than {mine} by {_lost(lost)}{where}",
                     advice,
                     false_alarm=_false_alarm(choice),
                     **shared,
                 )
             case "passed":
-                reason = f"no candidate is faster than k={configured} by {most:.0%}{where}"
+                reason = f"no candidate is faster than {mine} by {most:.0%}{where}"
                 return Verdict(
                     self.name, subject, "passed", reason, false_alarm=_false_alarm(choice), **shared
                 )
@@ -120,8 +122,7 @@ class RecommendedGate(BaseGate):
             self.name,
             subject,
             "inconclusive",
-            f"k={configured} and {name} cannot be told apart{where}: {_lost(lost)}"
-            f"{unfinished(evidence)}",
+            f"{mine} and {name} cannot be told apart{where}: {_lost(lost)}{unfinished(evidence)}",
             advice=("More rounds or more prompts narrow it: --spec-rounds 10:20.",),
             **shared,
         )
@@ -140,9 +141,13 @@ def _inputs(evidence: Evidence) -> Inputs:
 def _choice(evidence: Evidence, options: Mapping[str, Any]) -> Choice:
     inputs = _inputs(evidence)
     limits = Limits(options["p95_max_ratio"], max_gb=options["max_gb"])
-    draft = inputs.draft.short if inputs.draft else ""
-    found = candidates_of(evidence, draft, inputs.num_draft_tokens, limits)
-    return choose(found, inputs.configured[0], draft)
+    names = inputs.draft_names
+    found = [
+        candidate
+        for name, one in zip(names, (evidence, *evidence.rivals), strict=False)
+        for candidate in candidates_of(one, name, inputs.num_draft_tokens, limits)
+    ]
+    return choose(found, inputs.configured[0], names[0])
 
 
 def _false_alarm(choice: Choice) -> float:
@@ -164,33 +169,40 @@ def _lost(level: Level | None) -> str:
     return f"{level.value - 1:.1%} [{low - 1:.1%}, {high - 1:.1%}]"
 
 
-def _names(candidates: Collection[Candidate]) -> str:
-    return ", ".join(f"k={one.num_draft_tokens}" for one in candidates)
+def _labels(choice: Choice) -> Callable[[Candidate], str]:
+    """How a candidate is named: with its draft where there are several."""
+    several = len({one.draft for one in choice.candidates}) > 1
+
+    def label(one: Candidate) -> str:
+        return f"{one.draft} k={one.num_draft_tokens}" if several else f"k={one.num_draft_tokens}"
+
+    return label
 
 
 def statements(choice: Choice, inputs: Inputs) -> tuple[str, ...]:
     """What is recommended, in plain lines; nothing beyond the noise is claimed."""
     if choice.mix is None:
         return ()
-    lines = [_statement("over the mix", choice.mix)]
+    label = _labels(choice)
+    lines = [_statement("over the mix", choice.mix, label)]
     steady = choice.worst_kind
     if steady is not None and steady is not choice.mix.best:
-        words = f"whose worst kind is best: k={steady.num_draft_tokens}"
-        lines.append(f"{words}; best in the mean: k={choice.mix.best.num_draft_tokens}")
+        words = f"whose worst kind is best: {label(steady)}"
+        lines.append(f"{words}; best in the mean: {label(choice.mix.best)}")
     if inputs.per_kind and len(choice.kinds) > 1:
-        lines += [_statement(f"for {kind}", pick) for kind, pick in choice.kinds.items()]
+        lines += [_statement(f"for {kind}", pick, label) for kind, pick in choice.kinds.items()]
     out = [one for one in choice.candidates if one.excluded]
-    return (*lines, *(f"k={one.num_draft_tokens} left out: {one.excluded}" for one in out))
+    return (*lines, *(f"{label(one)} left out: {one.excluded}" for one in out))
 
 
-def _statement(where: str, pick: Pick) -> str:
+def _statement(where: str, pick: Pick, label: Callable[[Candidate], str]) -> str:
     if pick.pays == "failed":
-        return f"{where}: none pays; the best, {_names([pick.best])}, is slower than the plain path"
-    words = f"{where}: {_names([pick.advised])}"
+        return f"{where}: none pays; the best, {label(pick.best)}, is slower than the plain path"
+    words = f"{where}: {label(pick.advised)}"
     others = [one for one in (pick.best, *pick.equals) if one is not pick.advised]
-    others.sort(key=lambda one: one.num_draft_tokens)
+    others.sort(key=lambda one: (one.draft, one.num_draft_tokens))
     if others:
-        words += f"; not told from it by these trials: {_names(others)}"
+        words += f"; not told from it by these trials: {', '.join(map(label, others))}"
     if pick.pays == "inconclusive":
         words += "; whether it is faster than the plain path is undecided"
     return words
@@ -199,8 +211,8 @@ def _statement(where: str, pick: Pick) -> str:
 def as_json(choice: Choice, configured: int) -> dict[str, Any]:
     """The choice as plain values, for reports."""
 
-    def named(one: Candidate | None) -> int | None:
-        return one.num_draft_tokens if one else None
+    def named(one: Candidate | None) -> dict[str, Any] | None:
+        return {"draft": one.draft, "num_draft_tokens": one.num_draft_tokens} if one else None
 
     def picked(pick: Pick | None) -> dict[str, Any] | None:
         if pick is None:
@@ -213,7 +225,7 @@ def as_json(choice: Choice, configured: int) -> dict[str, Any]:
         }
 
     return {
-        "configured": configured,
+        "configured": {"draft": choice.candidates[0].draft, "num_draft_tokens": configured},
         "candidates": [_row(one, choice) for one in choice.candidates],
         "mix": picked(choice.mix),
         "worst_kind": named(choice.worst_kind),

@@ -46,17 +46,23 @@ class Campaign:
         """
         self._inputs = inputs
         self._store = store
-        self._samples = None if alone else store.samples
+        # a sample is that of one draft
+        self._samples = None if alone or inputs.rivals else store.samples
         self._records: dict[CaseKey, Record] = {}
         self._checked: tuple[int, Preflight] | None = None
         self._unmeasured: str | None = None
+        self._rivals_checked: dict[Runner, Preflight] = {}
         self._fresh_peaks: dict[tuple[Side, int], FreshPeak] = {}
         self._began = False
         self._runner = Runner(inputs, store, self._remaining, store.pair)
-        self._other = Runner(inputs, store, self._remaining, store.other_pair)
+        if store.against is not None:
+            self._others = [Runner(inputs, store, self._remaining, store.other_pair)]
+        else:
+            rivals = inputs.each_draft[1:]
+            self._others = [Runner(i, store, self._remaining, store.rival_pair) for i in rivals]
         self._rounds = Rounds(
             self._runner,
-            self._other,
+            self._others,
             store.watcher,
             store.budget,
             seed=inputs.decoding.seed,
@@ -71,6 +77,12 @@ class Campaign:
                 record.wanted[k] = max(record.wanted.get(k, 0), rounds)
             if self._store.against is not None and record.twin is None:
                 record.twin = Record(prompt, inputs.parity, record.wanted)
+            if inputs.configured and not record.rivals:
+                record.rivals = [
+                    Record(prompt, inputs.parity, record.wanted, plain_of=record)
+                    for _ in self._others
+                    if self._store.against is None
+                ]
 
     @property
     def prompts(self) -> int:
@@ -88,10 +100,12 @@ class Campaign:
 
     def planned_trials(self, measure: Measure) -> tuple[int, int]:
         """(least, most) trials that the registered prompts will take, warm-up included."""
-        arms = sum(len(record.wanted) + 1 for record in self._records.values())
+        arms = sum(
+            1 + len(record.wanted) * (1 + len(record.rivals)) for record in self._records.values()
+        )
         plain = 2 if self._store.noise else 1
         timed = sum(
-            plain + sum(rounds > 0 for rounds in record.wanted.values())
+            plain + sum(rounds > 0 for rounds in record.wanted.values()) * (1 + len(record.rivals))
             for record in self._records.values()
             if record.least_rounds
         )
@@ -110,6 +124,18 @@ class Campaign:
             for prompt in inputs.prompts:
                 self._records[key_of(prompt)].errors.setdefault(PLAIN, str(error))
         return self.evidence(inputs)
+
+    def _preflight_of(self, record: Record, runner: Runner) -> Preflight:
+        """Of the pair, or of one with a further draft."""
+        if record.plain_of is None:
+            return self._preflight(runner.pair)
+        if runner not in self._rivals_checked:
+            tokens = {one.prompt.id: one.tokens for one in self._records.values()}
+            prompts = tuple(one.prompt for one in self._records.values())
+            inputs = replace(runner.inputs, prompts=prompts, num_draft_tokens=self.num_draft_tokens)
+            found = preflight.run(runner.pair, inputs, tokens, self._store.engine_info)
+            self._rivals_checked[runner] = found
+        return self._rivals_checked[runner]
 
     def _preflight(self, pair: Pair) -> Preflight:
         """Checked once for all prompts registered by then, and again when more came."""
@@ -210,8 +236,8 @@ class Campaign:
         records = [record for record in self._records.values() if record.least_rounds]
         for record in records:
             self._observe(record)
-            if record.twin is not None:
-                self._observe(record.twin, self._other)
+            for runner, one in zip(self._others, record.beside[1:], strict=False):
+                self._observe(one, runner)
         asked = [self._records[key_of(prompt)] for prompt in inputs.prompts]
         self._go_on_with_samples(records)
         try:
@@ -314,8 +340,25 @@ class Campaign:
             carried=self._carried(inputs),
             reference=self._store.reference,
             against=self._against(inputs, keep),
+            rivals=self._rival_evidence(inputs, keep),
             inputs=inputs,
         )
+
+    def _rival_evidence(self, inputs: Inputs, keep: set[str]) -> tuple[Evidence, ...]:
+        """What each further draft of a sweep gave, beside the same plain arm."""
+        found = []
+        for number, one in enumerate(inputs.each_draft[1:] if inputs.configured else ()):
+            records = (self._records.get(key_of(prompt)) for prompt in inputs.prompts)
+            cases = tuple(
+                record.rivals[number].case(keep)
+                for record in records
+                if record is not None and record.rivals and record.arms
+            )
+            info = self._store.pair_info(one)
+            found.append(
+                Evidence(cases, inputs.decoding, info, self._store.engine_info, inputs=one)
+            )
+        return tuple(found)
 
     def _against(self, inputs: Inputs, keep: set[str]) -> Against | None:
         """What the other environment gave for the same prompts."""
@@ -336,16 +379,17 @@ class Campaign:
 
         Args:
             record: of the prompt.
-            other: runner of the other environment, whose pair is not checked first.
+            other: of the other environment, whose pair is not checked first, or of a further draft.
         """
         runner = other or self._runner
         names: dict[str, int | None] = {arm_name(k): k for k in sorted(record.wanted)}
-        if record.mode != "scored" or record.least_rounds:
+        if record.plain_of is None and (record.mode != "scored" or record.least_rounds):
             names = {PLAIN: None, **names}
         missing = {
             n: k for n, k in names.items() if n not in record.arms and n not in record.errors
         }
-        if not missing or PLAIN in record.errors:
+        lost = record.plain_of is not None and PLAIN not in record.plain_arms
+        if not missing or PLAIN in record.errors or lost:
             return
         cost = sum(runner.cost(k) or 0.0 for k in missing.values())
         if problem := self._store.budget.exceeded_by(cost):
@@ -353,8 +397,8 @@ class Campaign:
             return
         for name, k in missing.items():
             try:
-                if self._store.preflight and other is None:
-                    found = self._preflight(self._runner.pair)
+                if self._store.preflight and (other is None or record.plain_of):
+                    found = self._preflight_of(record, runner)
                     if PLAIN in record.errors:
                         return
                     if problem := found.error(record.prompt.id):
@@ -366,7 +410,7 @@ class Campaign:
                 if k is not None:
                     record.arms[name] = self._rerun(record, runner).explained(
                         arm,
-                        record.arms[PLAIN].generation if PLAIN in record.arms else None,
+                        plain[PLAIN].generation if (plain := record.plain_arms) else None,
                         record.mode,
                         sampled=self._inputs.decoding.temperature > 0,
                     )
@@ -377,7 +421,8 @@ class Campaign:
                     return
         if self._store.noise and other is None and PLAIN in record.arms:
             record.arms.setdefault(AGAIN, record.arms[PLAIN])
-        self._store.watcher.prompt_finished(record.prompt, self._remaining())
+        if record.plain_of is None:
+            self._store.watcher.prompt_finished(record.prompt, self._remaining())
 
     def _arm(
         self, generation: Generation, k: int | None, prompt: Prompt, prompt_tokens: int

@@ -152,8 +152,10 @@ def _candidate(evidence: Evidence, draft: str, k: int, limits: Limits) -> Candid
         acceptance_rate=blocks.acceptance_rate,
         peak_bytes=max(peaks, default=0) or None,
     )
-    if left := [case.prompt.id for case in evidence.cases if case not in evidence.usable]:
-        return replace(found, excluded=f"not sound on {', '.join(left[:3])}")
+    if left := [case for case in evidence.cases if case not in evidence.usable]:
+        names = ", ".join(case.prompt.id for case in left[:3])
+        why = next((case.error for case in left if case.error), "its output is not the plain one")
+        return replace(found, excluded=f"{names}: {why}")
     if found.rounds and found.rounds * len(costs) >= LEAST_TRIALS_P95:
         plain, ours = (
             [[cost[side] for cost in rounds.values()][: found.rounds] for rounds in costs.values()]

@@ -292,6 +292,7 @@ class Evidence:
         inputs: what it was measured with.
         against: the other environment, where two are measured side by side.
         carried: rounds that an earlier session has run, whose undecided sample is continued.
+        rivals: that of each further draft of a sweep, beside the same plain arm.
         fresh_peak: peak memory seen again in a process of its own, where a gate asked for it.
         missed: the tokens that the draft misses most, in a scan.
     """
@@ -308,6 +309,7 @@ class Evidence:
     inputs: Inputs | None = None
     against: Against | None = None
     fresh_peak: FreshPeak | None = None
+    rivals: tuple[Evidence, ...] = ()
     missed: tuple[Missed, ...] = ()
 
     @property

@@ -28,6 +28,8 @@ class Record:
         turns: (arm, what is said in the second turn) -> its runs.
         again: k -> what was run again to name a difference.
         twin: the same prompt in the other environment, where two are measured side by side.
+        rivals: the same prompt with each further draft of a sweep.
+        plain_of: where this is one of them: whose plain arm it shares.
         carried: rounds taken over from an earlier session's sample.
         carried_to: number of the last of them.
         granted: rounds that may be run beyond the most, as an undecided gate is run again.
@@ -45,6 +47,8 @@ class Record:
     turns: dict[tuple[str, str], TurnRun] = field(default_factory=dict)
     again: dict[int | None, Generation] = field(default_factory=dict)
     twin: Record | None = None
+    rivals: list[Record] = field(default_factory=list)
+    plain_of: Record | None = None
     carried: int = 0
     carried_to: int = 0
     granted: int = 0
@@ -77,9 +81,15 @@ class Record:
         return self.carried + self.granted + measure.max_rounds
 
     @property
-    def both(self) -> tuple[Record, ...]:
-        """This one, and its twin if there is one."""
-        return (self,) if self.twin is None else (self, self.twin)
+    def beside(self) -> tuple[Record, ...]:
+        """This one, then its twin or rivals: all that one round holds."""
+        return (self, *self.rivals) if self.twin is None else (self, self.twin)
+
+    @property
+    def plain_arms(self) -> dict[str, ArmEvidence]:
+        """The plain arms, its own or those that it shares."""
+        arms = (self.plain_of or self).arms
+        return {name: arms[name] for name in (PLAIN, AGAIN) if name in arms}
 
     def floor(self, k: int) -> float:
         """Noise between the paths, from the outputs of the parity pass; see ``floor_between``."""
@@ -104,7 +114,8 @@ class Record:
         wanted = [PLAIN, AGAIN, *(arm_name(k) for k in sorted(self.wanted))]
         order = [name for name in wanted if names is None or name in names]
         errors = [self.errors[name] for name in order if name in self.errors]
-        arms = {name: self.arms[name] for name in order if name in self.arms}
+        known = {**self.plain_arms, **self.arms}
+        arms = {name: known[name] for name in order if name in known}
         if names is not None:
             arms = in_step(arms)
         error = errors[0] if errors else None

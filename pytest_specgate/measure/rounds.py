@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ..config.plan import Measure
 from ..engines.base import EngineError
 from .blocks import blocks_of
-from .evidence import AGAIN, PLAIN, Trial, arm_name, trial_of
+from .evidence import PLAIN, Trial, arm_name, trial_of
 from .record import Record, budget_of, pass_name, unlike, unsound
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Rounds:
     def __init__(
         self,
         runner: Runner,
-        other: Runner,
+        others: Sequence[Runner],
         watcher: Watcher,
         budget: Budget,
         *,
@@ -39,13 +39,14 @@ class Rounds:
 
         Args:
             runner: of the pair.
-            other: of the pair in the other environment; used for twins of records alone.
+            others: of the pair in the other environment, or of each further draft; in the order of
+                ``Record.beside``.
             watcher: told of each trial.
             budget: of the session; a round that would not fit is not begun.
             seed: of the order in which prompts and arms are run.
             sampled: outputs are drawn, so they need not equal the parity pass's.
         """
-        self._runners = (runner, other)
+        self._runners = (runner, *others)
         self._watcher = watcher
         self._budget = budget
         self._seed = seed
@@ -111,15 +112,15 @@ class Rounds:
         return min(
             len(one.arms[name].trials)
             for record in records
-            for one in record.both
+            for one in record.beside
             for name in self.arms(one)
             if name in names
         )
 
     def arms(self, record: Record) -> list[str]:
         """The plain arm and every sound one that a timing gate wants; none without a draft's."""
-        plain = [name for name in (PLAIN, AGAIN) if name in record.arms]
-        if PLAIN not in plain or record.errors.keys() & {*plain}:
+        plain = record.plain_arms
+        if PLAIN not in plain or (record.plain_of or record).errors.keys() & {*plain}:
             return []
         case = record.case()
         names = [
@@ -130,8 +131,9 @@ class Rounds:
             and name not in record.errors
             and case.sound_arm(record.arms[name], sampled=self._sampled)
         ]
-        plain_holds = all(case.sound_arm(record.arms[n], sampled=self._sampled) for n in plain)
-        return [*plain, *names] if names and plain_holds else []
+        plain_holds = all(case.sound_arm(arm, sampled=self._sampled) for arm in plain.values())
+        own = plain if record.plain_of is None else {}
+        return [*own, *names] if names and plain_holds else []
 
     def _round(
         self,
@@ -158,11 +160,14 @@ class Rounds:
         for record in records:
             entries = [
                 (runner, one, name)
-                for runner, one in zip(self._runners, record.both, strict=False)
+                for runner, one in zip(self._runners, record.beside, strict=False)
                 for name in self._behind(one, done, ks)
             ]
             if not entries:
                 continue
+            if not any(one is record for _, one, _ in entries):
+                # rivals alone are behind: what they are compared with is run beside them
+                entries += [(self._runners[0], record, name) for name in record.plain_arms]
             shuffled.shuffle(entries)
             cost = sum(run.cost(one.arms[n].num_draft_tokens) or 0.0 for run, one, n in entries)
             if problem := self._budget.exceeded_by(cost):

@@ -42,7 +42,7 @@ class Runner:
             load: of the store: its pair, or that of the other environment.
         """
         self._load = load
-        self._inputs = inputs
+        self.inputs = inputs
         self._store = store
         self._remaining = remaining
         self._spent: dict[bool, list[float]] = {False: [], True: []}
@@ -54,7 +54,7 @@ class Runner:
         Raises:
             EngineError: it cannot be loaded.
         """
-        return self._load(self._inputs)
+        return self._load(self.inputs)
 
     def cost(self, k: int | None) -> float | None:
         """Mean seconds of a run of one path so far; of the plain one where there is no other."""
@@ -65,8 +65,8 @@ class Runner:
         """Prompt ids; made once."""
         if not record.tokens:
             tokens = self._store.guarded(
-                self._inputs,
-                lambda: self.pair.encode(record.prompt.text, self._inputs.chat_template_args),
+                self.inputs,
+                lambda: self.pair.encode(record.prompt.text, self.inputs.chat_template_args),
             )
             self._accept(malformed_prompt(tokens))
             record.tokens = tokens
@@ -97,10 +97,10 @@ class Runner:
         tick = self._store.watcher.trial_started(step)
         begin = time.perf_counter()
         generation = self._store.guarded(
-            self._inputs,
+            self.inputs,
             lambda: self.pair.generate(
                 record.tokens,
-                decoding or self._inputs.decoding,
+                decoding or self.inputs.decoding,
                 max_tokens=budget_of(record.prompt),
                 num_draft_tokens=k,
                 observe=observe,
@@ -114,7 +114,7 @@ class Runner:
     def score(self, prompt: Sequence[int], generation: Generation) -> Scores | None:
         """The teacher-forced pass over an output; None where the engine has none."""
         scores = self._store.guarded(
-            self._inputs, lambda: self.pair.score(prompt, generation.tokens, self._inputs.decoding)
+            self.inputs, lambda: self.pair.score(prompt, generation.tokens, self.inputs.decoding)
         )
         if scores is not None:
             self._accept(malformed_scores(scores, len(generation.tokens)))
@@ -126,7 +126,7 @@ class Runner:
         Raises:
             EngineError: it broke, or the engine cannot keep a cache.
         """
-        inputs, pair = self._inputs, self.pair
+        inputs, pair = self.inputs, self.pair
         if not isinstance(pair, KeepsCaches):
             raise EngineError(f"the engine {inputs.engine} cannot keep a prompt cache")
         keeps: KeepsCaches = pair
@@ -149,7 +149,7 @@ class Runner:
             EngineError: it does not.
         """
         if not isinstance(pair := self.pair, Drafts):
-            engine = self._inputs.engine
+            engine = self.inputs.engine
             raise EngineError(f"the engine {engine} cannot show what its draft would choose")
         return pair
 
@@ -159,8 +159,8 @@ class Runner:
         Raises:
             EngineError: it broke, or the engine cannot tell.
         """
-        pair, decoding = self._drafts(), self._inputs.decoding
-        choices = self._store.guarded(self._inputs, lambda: pair.choices(prompt, tokens, decoding))
+        pair, decoding = self._drafts(), self.inputs.decoding
+        choices = self._store.guarded(self.inputs, lambda: pair.choices(prompt, tokens, decoding))
         self._accept(malformed_choices(choices, len(tokens)))
         return tuple(choices)
 
@@ -171,7 +171,7 @@ class Runner:
             EngineError: it broke, or the engine cannot tell.
         """
         pair = self._drafts()
-        texts = self._store.guarded(self._inputs, lambda: pair.spell(tokens))
+        texts = self._store.guarded(self.inputs, lambda: pair.spell(tokens))
         if len(texts) != len(tokens):
             self._accept(f"{len(texts)} texts of {len(tokens)} tokens")
         return tuple(map(str, texts))
@@ -179,4 +179,4 @@ class Runner:
     def _accept(self, problem: str | None) -> None:
         """Refuse what an engine gave, where there is a problem with it."""
         if problem:
-            raise EngineError(f"the engine {self._inputs.engine}: {problem}")
+            raise EngineError(f"the engine {self.inputs.engine}: {problem}")

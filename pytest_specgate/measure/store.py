@@ -92,6 +92,8 @@ class Store:
         self._loaded: tuple[Any, Pair] | None = None
         self._unloadable: dict[Any, EngineError] = {}
         self._infos: dict[Any, Any] = {}
+        self._rivals: dict[Any, Pair] = {}
+        self._rival_engines: list[Engine] = []
         self._swap_before: int | None = None
         self.engine_info: EngineInfo | None = None
 
@@ -168,6 +170,30 @@ class Store:
             self._other = (key, pair)
         return self._other[1]
 
+    def rival_pair(self, inputs: Inputs) -> Pair:
+        """The pair with a further draft; all drafts of a sweep are kept, the target once.
+
+        Raises:
+            EngineError: it cannot be loaded.
+        """
+        key = _pair_key(inputs)
+        if key in self._unloadable:
+            raise self._unloadable[key]
+        if key not in self._rivals:
+            self.watcher.loading(inputs)
+            engine = self._engine(inputs.engine)
+            if getattr(engine, "holds_one", False):
+                engine = self._factories[inputs.engine]()
+                self._rival_engines.append(engine)
+            try:
+                pair = self.guarded(inputs, lambda: engine.load(inputs))
+            except EngineError as error:
+                self._unloadable[key] = error
+                raise
+            self._infos[key] = pair.info
+            self._rivals[key] = pair
+        return self._rivals[key]
+
     def afresh(self, side: Side) -> Callable[[], Engine] | None:
         """What makes an engine in a process of its own, in either environment."""
         if side == "here":
@@ -228,7 +254,7 @@ class Store:
 
     def close(self) -> None:
         """End what engines have started outside this process."""
-        for engine in (*self._engines.values(), self._other_engine):
+        for engine in (*self._engines.values(), *self._rival_engines, self._other_engine):
             close = getattr(engine, "close", None)
             if close is not None:
                 close()

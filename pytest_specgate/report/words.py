@@ -112,13 +112,14 @@ def sweep_table(found: Mapping[str, Any]) -> list[list[str]]:
 
 
 def _standing(row: Mapping[str, Any], found: Mapping[str, Any]) -> str:
-    k, mix = row["num_draft_tokens"], found["mix"]
-    notes = ["in use"] if k == found["configured"] else []
+    name = {"draft": row["draft"], "num_draft_tokens": row["num_draft_tokens"]}
+    mix = found["mix"]
+    notes = ["in use"] if name == found["configured"] else []
     if row["excluded"]:
         notes.append("left out")
     elif row["beaten"]:
         notes.append("beaten")
-    elif mix and k == mix["advised"]:
+    elif mix and name == mix["advised"]:
         notes.append("recommended")
     return ", ".join(notes)
 

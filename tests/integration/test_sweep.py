@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.models import mamba_config, save_pair
+
+from .conftest import Gate
+from .test_scan import drafts
 from .test_scripted_sessions import OPTIONS, project, with_faults, with_gates
 
-__all__ = ["project"]  # the fixture
+__all__ = ["drafts", "project"]  # the fixtures
 
 # seconds a token; noise that every arm of a round has for itself
 PACES = """
@@ -42,7 +48,7 @@ def test_the_default_sweep(project: pytest.Pytester) -> None:
     result, report = session(project, "--spec-sweep", "gates.yaml")
     found = recommended(report)
     assert (result.ret, found["status"]) == (1, "failed")
-    assert found["evidence"]["mix"]["best"] == 5
+    assert found["evidence"]["mix"]["best"] == {"draft": "d", "num_draft_tokens": 5}
     result.stdout.fnmatch_lines(
         [
             "recommended failed: k=5 is faster than k=3 by 20.*",
@@ -115,3 +121,62 @@ def test_wrong_sweeps(project: pytest.Pytester, option: str, words: str) -> None
     result, _ = session(project, option, "gates.yaml")
     assert result.ret == 4
     result.stderr.fnmatch_lines(f"ERROR: {words}")
+
+
+@pytest.mark.parametrize("isolated", [False, True], ids=["here", "isolated"])
+def test_several_drafts(
+    pytester: pytest.Pytester, gate: Gate, drafts: dict[str, Path], isolated: bool
+) -> None:
+    """Every draft with every k in the same rounds, beside one plain arm; the first one is gated."""
+    (pytester.path / "prompts.jsonl").write_text('{"id": "a", "prompt": "Say what a list is."}')
+    (pytester.path / "gates.yaml").write_text(
+        "version: 1\ngates: {parity: {}, recommended: {max_loss: 0.5}}\n"
+    )
+    result, report = gate(
+        *(None, "--spec-target", str(drafts["target"])),
+        *(f"--spec-draft={folder}" for name, folder in drafts.items() if name != "target"),
+        *("--spec-prompts=prompts.jsonl", "--spec-max-tokens=24", "--spec-sweep=2,5"),
+        *("--spec-rounds=5:5", *(["--spec-isolate"] if isolated else [])),
+    )
+    assert result.ret in (0, 1)  # which is fastest is a matter of time
+    rows = {(r["draft"], r["num_draft_tokens"]): r for r in _candidates(report)}
+    names = [name for name in drafts if name != "target"]
+    assert list(rows) == [(name, k) for name in names for k in (2, 3, 5)]
+    assert {row["rounds"] for row in rows.values()} == {5}
+    assert {row["excluded"] for row in rows.values()} == {None}
+    rates = {name: rows[name, 3]["acceptance_rate"] for name in names}
+    assert rates["draft-0.5"] < rates["draft-0.85"] < rates["draft-1"] == 1.0
+    (case,) = report["cases"]
+    assert {len(arm["trials"]) for arm in case["arms"].values()} == {5}
+    assert [v["subject"] for v in report["verdicts"] if v["gate"] == "parity"] == ["a"]
+    result.stdout.fnmatch_lines(["draft-0.5 2 *", "draft-1 5 *"])
+
+
+def test_a_draft_that_does_not_fit_is_left_out(
+    pytester: pytest.Pytester, gate: Gate, drafts: dict[str, Path], tmp_path: Path
+) -> None:
+    """Its pre-flight check fails: named, and the others are compared."""
+    other = save_pair(tmp_path, mamba_config()) / "draft"
+    (pytester.path / "prompts.jsonl").write_text('{"id": "a", "prompt": "Say what a list is."}')
+    (pytester.path / "gates.yaml").write_text("version: 1\ngates: {recommended: {max_loss: 0.5}}\n")
+    _, report = gate(
+        *(None, "--spec-target", str(drafts["target"]), f"--spec-draft={drafts['draft-1']}"),
+        *(f"--spec-draft={other}", "--spec-prompts=prompts.jsonl", "--spec-max-tokens=8"),
+        *("--spec-sweep=3", "--spec-rounds=5:5"),
+    )
+    sound, left = _candidates(report)
+    assert (sound["excluded"], sound["rounds"]) == (None, 5)
+    assert left["excluded"].startswith("a: ")
+    assert "cache" in left["excluded"]
+
+
+def test_several_drafts_and_another_environment(pytester: pytest.Pytester) -> None:
+    """One at a time: what would be compared with what?"""
+    for name in ("t", "d", "e"):
+        pytester.mkdir(name)
+    result = pytester.runpytest(
+        *("--spec-target=t", "--spec-draft=d", "--spec-draft=e", "--spec-sweep"),
+        f"--spec-against=python={sys.executable}",
+    )
+    assert result.ret == 4
+    result.stderr.fnmatch_lines("ERROR: --spec-against: takes one draft, found 2")

@@ -198,7 +198,7 @@ def test_an_arm_that_is_not_sound_is_left_out() -> None:
     verdict = GATE.judge(with_inputs(cases), GATE.defaults, "pair")
     assert verdict.status == "passed"
     left = [row["excluded"] for row in verdict.evidence["candidates"]]
-    assert left[-1].startswith("not sound on p0")
+    assert left[-1] == "p0, p1, p2: its output is not the plain one"
 
 
 def test_the_worst_kind_is_the_objective() -> None:
