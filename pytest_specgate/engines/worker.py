@@ -713,14 +713,14 @@ class _Bench:
         draft = {"draft_model": self._draft, "num_draft_tokens": 1}
         yield (length, "speculative first"), partial(self._first, length, draft)
 
-    def _run(self, model: Any, ids: Sequence[int], **more: Any) -> Iterator[Any]:
+    def _run(self, model: Any, ids: Sequence[int], **more: Any) -> Any:
         mx = _import_mlx()
         array = mx.array(list(ids))
         mx.eval(array)
         options = {**self._options, **more}
         return self._module.stream_generate(model, self._tokenizer, array, **options)
 
-    def _warm(self, model: Any, depth: int, size: int | None, role: str) -> list[Any]:
+    def _warm(self, model: Any, depth: int, size: int | None, role: str) -> Any:
         """A cache that mlx-lm's own loop has filled with ``depth`` tokens; any length, no role."""
         from mlx_lm.models.cache import make_prompt_cache
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 Acceptance = float | Sequence[float]
-"""Chance that a proposal is accepted, given that those before it were: one for all, or a position."""
+"""Chance that a proposal is accepted, given that those before it were: one, or one a position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ def interpolate(points: Sequence[tuple[float, float]], at: float) -> float:
     """Between points (x, y), x rising; outside of them as at the nearest."""
     if at <= points[0][0]:
         return points[0][1]
-    for (left, low), (right, high) in zip(points, points[1:], strict=False):
+    for (left, low), (right, high) in pairwise(points):
         if at <= right:
             return low + (high - low) * (at - left) / (right - left)
     return points[-1][1]
