@@ -154,12 +154,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         tabulate(rows, headers=[*headers, "break-even", "draft verify rest"], disable_numparse=True)
     )
     worst = 0.0
-    for name, found in errors.items():
-        middle = median(found)
+    for name, every in errors.items():
+        middle = median(every)
         worst = max(worst, middle)
         print(
-            f"from {name:<9} median absolute error {middle:.1%}, largest {max(found):.1%}, over "
-            f"{len(found)} figures (prompt, k); at most {MOST:.0%}"
+            f"from {name:<9} median absolute error {middle:.1%}, largest {max(every):.1%}, over "
+            f"{len(every)} figures (prompt, k); at most {MOST:.0%}"
         )
     return int(worst > MOST)
 

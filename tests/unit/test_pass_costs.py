@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -36,11 +37,14 @@ DEPTHS, LENGTHS = (40, 8), (12, 30, 5)
 KS = (1, 2, 5, 8, 16)
 
 
+def inputs_of(folder: Path) -> Inputs:
+    """What an engine loads from a folder."""
+    return Inputs(ModelRef("target", folder / "target"), ModelRef("draft", folder / "draft"))
+
+
 def load(folder: Path) -> MlxLmPair:
     """Both models of a folder."""
-    return MlxLmEngine().load(
-        Inputs(*(ModelRef(role, folder / role) for role in ("target", "draft")))
-    )
+    return MlxLmEngine().load(inputs_of(folder))
 
 
 def costs_of(pair: Costs, decoding: Decoding | None = None, **more: Any) -> PassCosts:
@@ -107,7 +111,7 @@ def test_a_worker_gives_the_same_figures(
     folder = constructed(QUICK)[0]
     engine = IsolatedEngine("popen")
     try:
-        far = engine.load(Inputs(*(ModelRef(r, folder / r) for r in ("target", "draft"))))
+        far = engine.load(inputs_of(folder))
         assert isinstance(far, Costs)
         theirs = costs_of(far)
     finally:
@@ -196,10 +200,10 @@ class Timed:
 @pytest.fixture
 def timed(
     constructed: Callable[[PairRecipe], ConstructedPair], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[MlxLmPair]:
+) -> MlxLmPair:
     """A pair of which every pass takes a known time, and nothing else takes any."""
     clock = Clock()
-    monkeypatch.setattr(worker.time, "perf_counter", clock)
+    monkeypatch.setattr(time, "perf_counter", clock)
     pair = load(constructed(QUICK)[0])
     pair.target, pair.draft = Timed(pair.target, clock, 10, 1), Timed(pair.draft, clock, 1, 0.5)
     return pair
