@@ -110,6 +110,67 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True)
+class LoopCost:
+    """The engine's own speculative loop at one number of draft tokens.
+
+    Attributes:
+        num_draft_tokens: k; every block proposed as many.
+        block_s: seconds a block, all that the loop does between two target passes included.
+        whole: share of the timed blocks whose proposals were all accepted. The draft's first step
+            of the block after such a one reads two tokens.
+        emitted: tokens a block.
+    """
+
+    num_draft_tokens: int
+    block_s: float
+    whole: float
+    emitted: float
+
+
+@dataclass(frozen=True, slots=True)
+class DepthCosts:
+    """Seconds of single passes while the caches hold ``depth`` tokens.
+
+    Attributes:
+        depth: tokens.
+        plain_s: a token of the engine's own plain loop, all that it does between two tokens
+            included.
+        draft_s: a draft step that reads one token, and one that reads two.
+        target_s: (width, seconds) of a target pass over as many tokens, widths rising from 1 to 17;
+            those between are left to interpolation.
+        loops: of the speculative loop, k rising.
+    """
+
+    depth: int
+    plain_s: float
+    draft_s: tuple[float, float]
+    target_s: tuple[tuple[int, float], ...]
+    loops: tuple[LoopCost, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FirstToken:
+    """Seconds from the call to the first token, on either path; one token is proposed."""
+
+    prompt_tokens: int
+    plain_s: float
+    speculative_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PassCosts:
+    """What single passes of a pair cost on this machine; each figure a median of bursts.
+
+    Attributes:
+        depths: context depths, rising.
+        first: of prompts of several lengths, rising.
+    """
+
+    depths: tuple[DepthCosts, ...]
+    first: tuple[FirstToken, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ModelInfo:
     """What one loaded model is.
 
@@ -276,6 +337,34 @@ class Drafts(Protocol):
 
         Raises:
             EngineError: with the engine's own message.
+        """
+        ...
+
+
+@runtime_checkable
+class Costs(Protocol):
+    """A pair whose single passes can be timed; what the prediction needs."""
+
+    def pass_costs(
+        self,
+        prompt: Sequence[int],
+        decoding: Decoding,
+        *,
+        depths: Sequence[int],
+        prompt_lengths: Sequence[int],
+        rounds: int = 5,
+    ) -> PassCosts:
+        """Time draft steps, target passes of 1 to 17 tokens, both loops and both prefills.
+
+        Args:
+            prompt: ids of real text, repeated to the lengths that are asked for.
+            decoding: as for ``Pair.generate``.
+            depths: tokens that the caches hold, at least 1 each, in any order.
+            prompt_lengths: of the prompts whose first token is timed.
+            rounds: of which each figure is the median; all that is timed runs once a round.
+
+        Raises:
+            EngineError: caches that cannot be rewound at a depth; or the engine's own message.
         """
         ...
 

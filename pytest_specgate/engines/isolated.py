@@ -23,12 +23,13 @@ from .base import (
     Generation,
     ModelInfo,
     PairInfo,
+    PassCosts,
     Scores,
     Tick,
     Turns,
     Unsupported,
 )
-from .mlx_lm import generation_of, options, reference, scores_of, turns_of
+from .mlx_lm import costs_of, generation_of, options, reference, scores_of, turns_of
 
 _END_S = 5.0  # for a process to end once it is told to
 _CLIP = 300
@@ -325,3 +326,22 @@ class IsolatedPair:
         """Texts by the target's tokenizer; see ``Drafts.spell``."""
         request = {"tokens": list(tokens)}
         return tuple(self._ask("spell", "turning tokens into text", request))
+
+    def pass_costs(
+        self,
+        prompt: Sequence[int],
+        decoding: Decoding,
+        *,
+        depths: Sequence[int],
+        prompt_lengths: Sequence[int],
+        rounds: int = 5,
+    ) -> PassCosts:
+        """Seconds of single passes, timed in the worker; see ``Costs.pass_costs``."""
+        request = {
+            "prompt": list(prompt),
+            "decoding": options(decoding, max_tokens=1),
+            "depths": list(depths),
+            "prompt_lengths": list(prompt_lengths),
+            "rounds": rounds,
+        }
+        return costs_of(self._ask("pass_costs", "timing single passes", request))

@@ -11,11 +11,15 @@ from ..config.plan import Decoding, Inputs, ModelRef
 from . import worker
 from .base import (
     Call,
+    DepthCosts,
     EngineError,
     EngineInfo,
+    FirstToken,
     Generation,
+    LoopCost,
     ModelInfo,
     PairInfo,
+    PassCosts,
     Scores,
     Tick,
     Turns,
@@ -76,6 +80,25 @@ def turns_of(found: Mapping[str, Any]) -> Turns:
 def scores_of(found: Mapping[str, Sequence[float]]) -> Scores:
     """The answer of ``worker.score``, frozen."""
     return Scores(**{name: tuple(values) for name, values in found.items()})
+
+
+def costs_of(found: Mapping[str, Any]) -> PassCosts:
+    """The answer of ``worker.pass_costs``, frozen, depths and lengths rising."""
+    depths = (
+        DepthCosts(
+            depth=each["depth"],
+            plain_s=each["plain_s"],
+            draft_s=tuple(each["draft_s"]),
+            target_s=tuple((width, seconds) for width, seconds in each["target_s"]),
+            loops=tuple(LoopCost(*loop) for loop in each["loops"]),
+        )
+        for each in found["depths"]
+    )
+    first = (FirstToken(*each) for each in found["first_s"])
+    return PassCosts(
+        tuple(sorted(depths, key=lambda each: each.depth)),
+        tuple(sorted(first, key=lambda each: each.prompt_tokens)),
+    )
 
 
 class MlxLmPair:
@@ -179,6 +202,29 @@ class MlxLmPair:
         """Texts by the target's tokenizer; see ``Drafts.spell``."""
         with _engine_errors():
             return tuple(worker.spell(self.tokenizer, tokens))
+
+    def pass_costs(
+        self,
+        prompt: Sequence[int],
+        decoding: Decoding,
+        *,
+        depths: Sequence[int],
+        prompt_lengths: Sequence[int],
+        rounds: int = 5,
+    ) -> PassCosts:
+        """Seconds of single passes; see ``Costs.pass_costs``."""
+        with _engine_errors():
+            found = worker.pass_costs(
+                self.target,
+                self.draft,
+                self.tokenizer,
+                prompt,
+                options(decoding, max_tokens=1),
+                depths=depths,
+                prompt_lengths=prompt_lengths,
+                rounds=rounds,
+            )
+        return costs_of(found)
 
 
 class MlxLmEngine:

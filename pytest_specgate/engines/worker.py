@@ -10,17 +10,21 @@ from __future__ import annotations
 import faulthandler
 import gc
 import hashlib
+import importlib
 import inspect
 import json
 import math
 import os
 import platform
 import queue
+import random
+import statistics
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -34,6 +38,12 @@ _IDENTITY_FILES = (
 _PROCESSED = ("logit_bias", "repetition_penalty", "presence_penalty", "frequency_penalty")
 _NEVER = float("inf")
 _MARGIN_BATCH = 32
+_WIDTHS = (*range(1, 8), 9, 11, 13, 15, 17)  # tokens of a target pass that is timed
+_LOOPS = (1, 4, 8, 16)  # num_draft_tokens of the speculative loops that are timed
+_BURST_S = 0.02
+_LEAST_UNITS = 2  # of a burst
+_CHAIN = 8  # draft steps in a row
+_MOST_TOKENS = 100_000  # of a run that is closed early
 _TICK_S = 1.0
 
 
@@ -385,24 +395,12 @@ def generate(
     """
     mx = _import_mlx()
     from mlx_lm import stream_generate
-    from mlx_lm.sample_utils import make_sampler
 
     calls: list[tuple[str, int, int | None]] = []
     margins = _Margins() if observe else None
     if observe:
         target, draft = _CallNotes(target, "target", calls), _CallNotes(draft, "draft", calls)
-    options = {
-        "max_tokens": decoding["max_tokens"],
-        "sampler": make_sampler(temp=decoding["temperature"]),
-        "logits_processors": _processors(decoding),
-        "prefill_step_size": decoding["prefill_step_size"],
-        "kv_bits": decoding["kv_bits"],
-        "kv_group_size": decoding["kv_group_size"],
-        "quantized_kv_start": decoding["quantized_kv_start"],
-    }
-    if decoding["max_kv_size"] is not None:
-        options["max_kv_size"] = decoding["max_kv_size"]
-    options.update(more or {})
+    options = {**_loop_options(decoding), **(more or {})}
     if num_draft_tokens is not None:
         options.update(draft_model=draft, num_draft_tokens=num_draft_tokens)
     ids = mx.array(list(prompt))
@@ -425,6 +423,24 @@ def generate(
         if num_draft_tokens:
             found["largest_proposal"] = target.largest_proposal(len(prompt))
     return found
+
+
+def _loop_options(decoding: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments of ``stream_generate`` that both paths get."""
+    from mlx_lm.sample_utils import make_sampler
+
+    options = {
+        "max_tokens": decoding["max_tokens"],
+        "sampler": make_sampler(temp=decoding["temperature"]),
+        "logits_processors": _processors(decoding),
+        "prefill_step_size": decoding["prefill_step_size"],
+        "kv_bits": decoding["kv_bits"],
+        "kv_group_size": decoding["kv_group_size"],
+        "quantized_kv_start": decoding["quantized_kv_start"],
+    }
+    if decoding["max_kv_size"] is not None:
+        options["max_kv_size"] = decoding["max_kv_size"]
+    return options
 
 
 def _processors(decoding: Mapping[str, Any]) -> list[Any]:
@@ -650,6 +666,256 @@ def _judged(mx: Any, logits: Any, emitted: Sequence[int]) -> dict[str, list[floa
     }
 
 
+# -- what passes cost ------------------------------------------------------------------------------
+
+_Job = Callable[[], "tuple[float, ...]"]
+
+
+def pass_costs(
+    target: Any,
+    draft: Any,
+    tokenizer: Any,
+    prompt: Sequence[int],
+    decoding: Mapping[str, Any],
+    *,
+    depths: Sequence[int],
+    prompt_lengths: Sequence[int],
+    rounds: int,
+) -> dict[str, Any]:
+    """The fields of ``PassCosts``.
+
+    Each round runs all that is timed once, in shuffled order and in bursts, so that what else the
+    machine does falls on short and long passes alike. The first round is not counted.
+
+    Args:
+        target, draft, tokenizer, decoding: as for ``generate``.
+        prompt: ids of real text, repeated to the lengths that are asked for.
+        depths: tokens that the caches hold while passes are timed, at least 1 each.
+        prompt_lengths: for the time to the first token.
+        rounds: each figure is the median of as many bursts.
+    """
+    mx = _import_mlx()
+    longest = max([*depths, *prompt_lengths]) + _WIDTHS[-1] + 1
+    text = (list(prompt) * (longest // len(prompt) + 1))[:longest]
+    found: dict[tuple[Any, ...], list[tuple[float, ...]]] = {}
+    with _failures("timing the passes failed"), _endless(tokenizer), _no_collection():
+        bench = _Bench(target, draft, tokenizer, _loop_options(decoding), text)
+        jobs = [job for depth in depths for job in bench.at(depth)]
+        jobs += [job for length in prompt_lengths for job in bench.starts(length)]
+        order = random.Random(decoding["seed"])
+        with bench.wired():
+            for number in range(rounds + 1):
+                order.shuffle(jobs)
+                for name, run in jobs:
+                    mx.synchronize(bench.stream)
+                    costs = run()
+                    if number:
+                        found.setdefault(name, []).append(costs)
+    mx.clear_cache()
+
+    def centre(*name: Any) -> list[float]:
+        return [statistics.median(column) for column in zip(*found[name])]  # noqa: B905  # Python 3.9
+
+    return {
+        "depths": [
+            {
+                "depth": depth,
+                "plain_s": centre(depth, "plain")[0],
+                "draft_s": [centre(depth, "draft", width)[0] for width in (1, 2)],
+                "target_s": [[width, *centre(depth, "target", width)] for width in _WIDTHS],
+                "loops": [[k, *centre(depth, "loop", k)] for k in _LOOPS],
+            }
+            for depth in depths
+        ],
+        "first_s": [
+            [length, *centre(length, "plain first"), *centre(length, "speculative first")]
+            for length in prompt_lengths
+        ],
+    }
+
+
+class _Bench:
+    """A pair with warm caches, and what can be timed on it: jobs as (name, run).
+
+    A run returns seconds, and what else it saw.
+    """
+
+    def __init__(
+        self, target: Any, draft: Any, tokenizer: Any, options: Mapping[str, Any], text: list[int]
+    ) -> None:
+        self._target, self._draft, self._tokenizer = target, draft, tokenizer
+        self._options, self._text = options, text
+        self._module = importlib.import_module("mlx_lm.generate")
+        self.stream = self._module.generation_stream
+
+    def wired(self) -> Any:
+        """The memory limit that mlx-lm's loops run under."""
+        return self._module.wired_limit(self._target, [self.stream])
+
+    def at(self, depth: int) -> Iterator[tuple[tuple[Any, ...], _Job]]:
+        """What is timed while the caches hold ``depth`` tokens."""
+        target = self._warm(self._target, depth, None, "target")
+        draft = self._warm(self._draft, depth, None, "draft")
+        plain = self._warm(self._target, depth, self._options.get("max_kv_size"), "")
+        yield (depth, "plain"), partial(self._plain, plain, depth)
+        for width in (1, 2):
+            yield (depth, "draft", width), partial(self._steps, draft, depth, width)
+        for width in _WIDTHS:
+            yield (depth, "target", width), partial(self._passes, target, depth, width)
+        for k in _LOOPS:
+            yield (depth, "loop", k), partial(self._loop, target, draft, depth, k)
+
+    def starts(self, length: int) -> Iterator[tuple[tuple[Any, ...], _Job]]:
+        """The time to the first token of a prompt, on either path."""
+        yield (length, "plain first"), partial(self._first, length, {})
+        draft = {"draft_model": self._draft, "num_draft_tokens": 1}
+        yield (length, "speculative first"), partial(self._first, length, draft)
+
+    def _run(self, model: Any, ids: Sequence[int], **more: Any) -> Any:
+        mx = _import_mlx()
+        array = mx.array(list(ids))
+        mx.eval(array)
+        options = {**self._options, **more}
+        return self._module.stream_generate(model, self._tokenizer, array, **options)
+
+    def _warm(self, model: Any, depth: int, size: int | None, role: str) -> Any:
+        """A cache that mlx-lm's own loop has filled with ``depth`` tokens; any length, no role."""
+        from mlx_lm.models.cache import make_prompt_cache
+
+        cache = make_prompt_cache(model, size)
+        for _ in self._run(model, self._text[: depth + 1], max_tokens=1, prompt_cache=cache):
+            pass  # it prefills
+        if role:
+            _rewind(cache, depth, role)
+        return cache
+
+    def _first(self, length: int, more: Mapping[str, Any]) -> tuple[float, ...]:
+        mx = _import_mlx()
+        mx.clear_cache()
+        stream = self._run(self._target, self._text[:length], **{**more, "max_tokens": 1})
+        begin = time.perf_counter()
+        next(stream)
+        seconds = time.perf_counter() - begin
+        for _ in stream:
+            pass
+        return (seconds,)
+
+    def _plain(self, cache: list[Any], depth: int) -> tuple[float, ...]:
+        """Seconds a token of the plain loop, past the first."""
+        from mlx_lm.models.cache import can_trim_prompt_cache
+
+        times: list[float] = []
+        last = self._text[depth : depth + 1]
+        more = {"max_tokens": _MOST_TOKENS, "prompt_cache": cache}
+        with closing(self._run(self._target, last, **more)) as responses:
+            for _ in responses:
+                times.append(time.perf_counter())
+                if _enough(times):
+                    break
+        if can_trim_prompt_cache(cache):  # one of a fixed size is full, and stays so
+            _rewind(cache, depth, "target")
+        return ((times[-1] - times[0]) / (len(times) - 1),)
+
+    def _loop(self, target: list[Any], draft: list[Any], depth: int, k: int) -> tuple[float, ...]:
+        """Of the speculative loop: seconds a block, share accepted whole, tokens a block.
+
+        From the first token of one block to that of a later one, as the tokens of a block arrive
+        together. The loop is given the warm caches where it makes its own: a ``prompt_cache`` it
+        would split by the number of layers, which is not always that of caches.
+        """
+        more = {"draft_model": self._draft, "num_draft_tokens": k, "max_tokens": _MOST_TOKENS}
+        last = self._text[depth : depth + 1]
+        starts: list[float] = []
+        accepted: list[int] = []  # of every block that has started
+        opens = True
+        responses = self._run(self._target, last, **more)
+        with _making(self._target, target), _making(self._draft, draft), closing(responses):
+            for response in responses:
+                if opens:
+                    starts.append(time.perf_counter())
+                    if _enough(starts):
+                        break
+                    accepted.append(0)
+                accepted[-1] += response.from_draft
+                opens = not response.from_draft
+        _rewind(target, depth, "target")
+        _rewind(draft, depth, "draft")
+        blocks, whole = len(accepted), accepted.count(k)
+        return (starts[-1] - starts[0]) / blocks, whole / blocks, sum(accepted) / blocks + 1
+
+    def _passes(self, cache: list[Any], depth: int, width: int) -> tuple[float, ...]:
+        """Seconds of a target pass over ``width`` tokens, its choices read as the loop reads them.
+
+        The caches are rewound between passes, as after a block that was refused.
+        """
+        mx = _import_mlx()
+        times, spent = [0.0], 0.0
+        while not _enough(times):
+            begin = time.perf_counter()
+            with mx.stream(self.stream):
+                tokens = mx.array(self._text[depth : depth + width], mx.uint32)
+                chosen = _greedy(mx, self._target(tokens[None], cache=cache)[:, -width:, :])
+                mx.eval(chosen)
+                chosen.tolist()
+            spent += time.perf_counter() - begin
+            times.append(spent)
+            _rewind(cache, depth, "target")
+        return (spent / (len(times) - 1),)
+
+    def _steps(self, cache: list[Any], depth: int, width: int) -> tuple[float, ...]:
+        """Seconds of a draft step over ``width`` tokens, in a chain as the loop makes it."""
+        mx = _import_mlx()
+        times, spent = [0.0], 0.0
+        while not _enough(times):
+            begin = time.perf_counter()
+            with mx.stream(self.stream):
+                token = mx.array(self._text[depth : depth + 1], mx.uint32)
+                for _ in range(_CHAIN):
+                    fed = mx.concatenate([token] * width) if width > 1 else token
+                    token = _greedy(mx, self._draft(fed[None], cache=cache)[:, -1:, :])
+                    mx.async_eval(token)
+                mx.eval(token)
+            spent += time.perf_counter() - begin
+            times.append(spent)
+            _rewind(cache, depth, "draft")
+        return (spent / _CHAIN / (len(times) - 1),)
+
+
+def _greedy(mx: Any, logits: Any) -> Any:
+    """The choices of a pass, by way of log probabilities as in mlx-lm's loops."""
+    rows = logits.squeeze(0)
+    return mx.argmax(rows - mx.logsumexp(rows, axis=-1, keepdims=True), axis=-1)
+
+
+def _enough(times: Sequence[float]) -> bool:
+    """A burst is long enough; ``times`` are those of its start and of each unit's end."""
+    return len(times) > _LEAST_UNITS and times[-1] - times[0] >= _BURST_S
+
+
+@contextmanager
+def _making(model: Any, cache: Any) -> Iterator[None]:
+    """mlx-lm, when it makes new caches for a model, is given these."""
+    object.__setattr__(model, "make_cache", lambda: cache)
+    try:
+        yield
+    finally:
+        object.__delattr__(model, "make_cache")
+
+
+def _rewind(cache: Any, depth: int, role: str) -> None:
+    """Take from a cache what it holds beyond ``depth`` tokens."""
+    from mlx_lm.models.cache import can_trim_prompt_cache, trim_prompt_cache
+
+    held = _held(cache)
+    if held and can_trim_prompt_cache(cache):
+        trim_prompt_cache(cache, held[1] - depth)
+    if _held(cache) != [depth, depth]:
+        raise Failure(
+            f"the passes of the {role} cannot be timed: its caches cannot be rewound to {depth} "
+            "tokens, and speculative decoding rewinds them at every block"
+        )
+
+
 # -- as a program ----------------------------------------------------------------------------------
 
 
@@ -732,6 +998,20 @@ class _Server:
     def spell(self, request: Mapping[str, Any]) -> Any:
         """Texts of tokens."""
         return spell(self._sides[0][1], request["tokens"])
+
+    def pass_costs(self, request: Mapping[str, Any]) -> Any:
+        """Seconds of single passes."""
+        (target, tokenizer, _), (draft, _, _) = self._sides
+        return pass_costs(
+            target,
+            draft,
+            tokenizer,
+            request["prompt"],
+            request["decoding"],
+            depths=request["depths"],
+            prompt_lengths=request["prompt_lengths"],
+            rounds=request["rounds"],
+        )
 
 
 def _read(lines: queue.Queue[bytes]) -> None:
