@@ -177,7 +177,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _environment(report: SessionReport, width: int) -> list[str]:
-    lines = []
+    lines: list[str] = []
     for pair in report.measured:
         if pair.info is None or pair.inputs.target is None or pair.inputs.draft is None:
             continue
