@@ -189,7 +189,7 @@ def _wrapped(text: str, width: int) -> list[str]:
 
 
 def _environment(report: SessionReport, width: int) -> list[str]:
-    lines = []
+    lines: list[str] = []
     for pair in report.measured:
         if pair.info is None or pair.inputs.target is None or pair.inputs.draft is None:
             continue
@@ -204,7 +204,9 @@ def _environment(report: SessionReport, width: int) -> list[str]:
             ("draft", names[1], pair.info.draft, f"   k = {ks}"),
         ):
             size, dtype = gigabytes(info.bytes), words.dtype(info)
-            lines.append(f"{role:<7} {shown(name):<{wide}}  {size:>9}  {dtype}{end}")
+            line = f"{role:<7} {shown(name):<{wide}}  {size:>9}  {dtype}{end}"
+            if not (pair.scanned and role == "target" and lines):  # one target, many drafts
+                lines.append(line)
     if line := shown(words.versions(report.environment)):
         lines += _wrapped(line, width)
     return lines

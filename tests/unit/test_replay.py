@@ -63,7 +63,8 @@ def speculate(
     out: tuple[int, ...] = ()
     blocks: list[Block] = []
     while True:
-        room, guesses = min(k, max_tokens - len(out)), ()
+        room = min(k, max_tokens - len(out))
+        guesses: tuple[int, ...] = ()
         for _ in range(room):
             guesses = (*guesses, models.draft((*prompt, *out, *guesses)))
         accepted, cut = 0, None

@@ -518,6 +518,31 @@ def test_the_report_has_the_promised_keys(tmp_path: Path) -> None:
     assert verdict["spread"] == [3.1, 3.25]
 
 
+def test_acceptance_whole() -> None:
+    """Over all cases of a pair, each k: in the JSON report, and on a terminal that is asked to."""
+    report = make_report(*VERDICTS)
+    found = report_document(report)["acceptance"]
+    assert list(found) == ["k=3"]
+    one = found["k=3"]
+    assert (one["accepted"], one["proposed"], one["histogram"]) == (7, 13, [0, 4, 0, 1])
+    assert [part["proposed"] for part in one["quarters"]] == [9, 0, 4, 0]
+    assert {kind: of["accepted"] for kind, of in one["kinds"].items()} == {
+        "explain": 4,
+        "python": 3,
+    }
+    plain, whole = summary_lines(report, 80), summary_lines(report, 80, whole=True)
+    more = [line for line in whole if line not in plain]
+    assert more == [
+        "acceptance",
+        "  k = 3: accepted 7 of 13 proposed tokens (0.54) in 5 blocks",
+        "  mean accept length 1.40, 2.40 tokens a target pass",
+        "  accept lengths: 0 x 0, 1 x 4, 2 x 0, 3 x 1",
+        "  by position: 1.00 0.20 0.33",
+        "  by quarter: 0.56 - 0.50 -",
+        "  by kind: explain 0.40, python 1.00",
+    ]
+
+
 def test_censored_blocks_are_listed() -> None:
     """Their proposals count, their lengths stay out of the histogram."""
     arm = make_arm(3, flags=[False, True, True, True])
