@@ -184,10 +184,14 @@ def _with_limits(gates: tuple[GateConfig, ...], gate: GateConfig) -> GateConfig:
     if gate.name != "recommended":
         return gate
     options = dict(gate.options)
-    for name, key in (("latency", "p95_max_ratio"), ("memory", "max_gb")):
+    for name, theirs, key in (
+        ("latency", "p95_max_ratio", "p95_max_ratio"),
+        ("memory", "max_gb", "max_gb"),
+        ("speedup", "min", "min_speedup"),
+    ):
         of_other = next((other.options for other in gates if other.name == name), {})
         if options[key] is None:
-            options[key] = of_other.get(key)
+            options[key] = of_other.get(theirs)
     return replace(gate, options=options)
 
 

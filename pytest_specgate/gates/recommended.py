@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ..config.spec import number, optional
@@ -17,6 +18,7 @@ from ..measure.choice import (
     speedup_of,
     still_open,
 )
+from ..measure.prediction import Prediction, predict
 from ..stats import FALSE_FAILURE, Level, median_speedup
 from ..text import count, gigabytes
 from .base import BaseGate, Verdict, nothing_to_judge
@@ -30,8 +32,9 @@ if TYPE_CHECKING:
 class RecommendedGate(BaseGate):
     """No other number of draft tokens is faster than the configured one by more than ``max_loss``.
 
-    ``p95_max_ratio`` and ``max_gb`` keep candidates out; where they are not set, those of the
-    gates ``latency`` and ``memory`` of the same file hold.
+    ``p95_max_ratio`` and ``max_gb`` keep candidates out, ``min_speedup`` is that of the break-even;
+    where they are not set, those of the gates ``latency``, ``memory`` and ``speedup`` of the same
+    file hold.
     """
 
     name = item = "recommended"
@@ -40,8 +43,9 @@ class RecommendedGate(BaseGate):
         "max_loss": number(least=0, most=0.5),
         "p95_max_ratio": optional(number(above=0)),
         "max_gb": optional(number(above=0)),
+        "min_speedup": optional(number(above=0)),
     }
-    defaults = {"max_loss": 0.03, "p95_max_ratio": None, "max_gb": None}
+    defaults = {"max_loss": 0.03, "p95_max_ratio": None, "max_gb": None, "min_speedup": None}
 
     def complaint(self, options: Mapping[str, Any], inputs: Inputs) -> str | None:
         """One number of draft tokens can be in use, not several."""
@@ -70,14 +74,19 @@ class RecommendedGate(BaseGate):
             return self.failed(subject, problem[0], *problem[1], **shared)
         choice, inputs = _choice(evidence, options), _inputs(evidence)
         (configured,) = inputs.configured
-        shared["evidence"] = as_json(choice, configured)
+        predictions = _predictions(evidence, options["min_speedup"])
+        shared["evidence"] = as_json(choice, configured, predictions)
         ours = next(one for one in choice.candidates if one.num_draft_tokens == configured)
         label = _labels(choice)
         trials = sum(len(rounds) for one in choice.candidates for rounds in one.costs.values())
         shared |= {
             "samples": trials,
             "evidence_text": f"{count(len(choice.candidates), 'candidate')}, {trials:,} trials",
-            "details": (*statements(choice, inputs), *excluded(_in_use(evidence))),
+            "details": (
+                *statements(choice, inputs),
+                *foretold(predictions, configured),
+                *excluded(_in_use(evidence)),
+            ),
         }
         if choice.mix is None:
             if any(one.rounds for one in choice.candidates) and all(
@@ -208,7 +217,48 @@ def _statement(where: str, pick: Pick, label: Callable[[Candidate], str]) -> str
     return words
 
 
-def as_json(choice: Choice, configured: int) -> dict[str, Any]:
+Predictions = Mapping[str, Prediction | str]
+"""Draft -> what is predicted, or why nothing is."""
+
+
+def _predictions(evidence: Evidence, least: float | None) -> Predictions:
+    found: dict[str, Prediction | str] = {}
+    names = _inputs(evidence).draft_names
+    for name, one in zip(names, (evidence, *evidence.rivals), strict=False):
+        if (known := one.forecast) is None:
+            continue
+        made = predict(known.costs, known.outputs, least=least or 1.0) if known.costs else None
+        found[name] = made or str(known.problem)
+    return found
+
+
+def foretold(predictions: Predictions, configured: int) -> tuple[str, ...]:
+    """The prediction in plain lines, a draft each."""
+    lines = []
+    for name, made in predictions.items():
+        if isinstance(made, str):
+            lines.append(f"nothing is predicted: {made}")
+            continue
+        if made.best is None:
+            continue
+        begin = f"{name}: " if len(predictions) > 1 else ""
+        error = f", median error {made.error:.1%}" if made.error is not None else ""
+        lines.append(
+            f"{begin}predicted best of k = 1 to 16: k={made.best.num_draft_tokens}, "
+            f"{made.best.speedup:.2f}x{error}"
+        )
+        row = made.rows[configured - 1]
+        even = "never" if row.break_even is None else f"at {row.break_even:.2f}"
+        alpha = "" if made.alpha is None else f" (here {made.alpha:.2f})"
+        draft, verify, rest = row.shares
+        lines.append(
+            f"{begin}k={configured}: breaks even {even} acceptance a token{alpha}; time of a "
+            f"block: draft {draft:.0%}, verify {verify:.0%}, rest {rest:.0%}"
+        )
+    return tuple(lines)
+
+
+def as_json(choice: Choice, configured: int, predictions: Predictions) -> dict[str, Any]:
     """The choice as plain values, for reports."""
 
     def named(one: Candidate | None) -> dict[str, Any] | None:
@@ -230,7 +280,17 @@ def as_json(choice: Choice, configured: int) -> dict[str, Any]:
         "mix": picked(choice.mix),
         "worst_kind": named(choice.worst_kind),
         "kinds": {kind: picked(pick) for kind, pick in choice.kinds.items()},
+        "predictions": {
+            name: {"problem": made} if isinstance(made, str) else _prediction(made)
+            for name, made in predictions.items()
+        },
     }
+
+
+def _prediction(made: Prediction) -> dict[str, Any]:
+    found = asdict(made)
+    found["errors"] = [{"prompt": p, "k": k, "error": e} for (p, k), e in made.errors.items()]
+    return {**found, "error": made.error}
 
 
 def _row(one: Candidate, choice: Choice) -> dict[str, Any]:

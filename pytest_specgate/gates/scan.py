@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..measure.acceptance import replayed
-from ..measure.replay import forced_of
+from ..measure.replay import forced_of, unlike_greedy
 from ..text import count, shown
 from .base import BaseGate, Needs, Scope, Verdict
 from .words import acceptance
@@ -16,15 +16,6 @@ if TYPE_CHECKING:
     from ..measure.blocks import Block, Blocks
     from ..measure.evidence import CaseEvidence, Evidence
 
-_UNLIKE = {
-    "temperature": 0.0,
-    "kv_bits": None,
-    "max_kv_size": None,
-    "repetition_penalty": None,
-    "presence_penalty": None,
-    "frequency_penalty": None,
-    "logit_bias": (),
-}
 _SHOWN_MISSED = 5
 
 
@@ -40,13 +31,13 @@ class ScanGate(BaseGate):
 
     def complaint(self, options: Mapping[str, Any], inputs: Inputs) -> str | None:
         """One pass of the draft tells what it proposes under plain greedy decoding alone."""
-        for name, allowed in _UNLIKE.items():
-            if (value := getattr(inputs.decoding, name)) and value != allowed:
-                return (
-                    f"one pass of the draft tells what it proposes under plain greedy decoding "
-                    f"alone, found decoding.{name}: {value if name != 'logit_bias' else 'set'}"
-                )
-        return None
+        if (name := unlike_greedy(inputs.decoding)) is None:
+            return None
+        value = getattr(inputs.decoding, name)
+        return (
+            f"one pass of the draft tells what it proposes under plain greedy decoding "
+            f"alone, found decoding.{name}: {value if name != 'logit_bias' else 'set'}"
+        )
 
     def judge(self, evidence: Evidence, options: Mapping[str, Any], subject: str) -> Verdict:
         """All figures of one draft, and whether the real run gave the same blocks."""

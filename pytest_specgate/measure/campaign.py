@@ -14,6 +14,7 @@ from ..preflight import Preflight
 from ..stats import NoiseFloor
 from .blocks import blocks_of, broken_invariant, broken_ledger
 from .evidence import AGAIN, PLAIN, Against, ArmEvidence, CaseEvidence, Evidence, Side, arm_name
+from .forecast import Forecast, forecast
 from .fresh import FreshPeak, fresh_peak
 from .further import option_run, turn_run, with_option
 from .lock import Busy
@@ -51,6 +52,7 @@ class Campaign:
         self._records: dict[CaseKey, Record] = {}
         self._checked: tuple[int, Preflight] | None = None
         self._unmeasured: str | None = None
+        self._forecasts: dict[Runner, Forecast] = {}
         self._rivals_checked: dict[Runner, Preflight] = {}
         self._fresh_peaks: dict[tuple[Side, int], FreshPeak] = {}
         self._began = False
@@ -249,10 +251,21 @@ class Campaign:
                     measure,
                     lambda: wants(self.evidence(inputs)),
                 )
+                if inputs.configured and not stopped:
+                    self._forecast(inputs)
         except Busy as busy:
             stopped = str(busy)
         self._unmeasured = stopped or self._unmeasured
         return self.evidence(inputs)
+
+    def _forecast(self, inputs: Inputs) -> None:
+        """Once, after the rounds of a sweep, for each draft."""
+        evidence = self.evidence(inputs)
+        for runner, one in zip(
+            (self._runner, *self._others), (evidence, *evidence.rivals), strict=False
+        ):
+            if runner not in self._forecasts:
+                self._forecasts[runner] = forecast(runner, one)
 
     def _go_on_with_samples(self, records: list[Record]) -> None:
         """Once, before anything is timed: what an undecided session before this one has timed."""
@@ -341,6 +354,7 @@ class Campaign:
             reference=self._store.reference,
             against=self._against(inputs, keep),
             rivals=self._rival_evidence(inputs, keep),
+            forecast=self._forecasts.get(self._runner),
             inputs=inputs,
         )
 
@@ -356,7 +370,11 @@ class Campaign:
             )
             info = self._store.pair_info(one)
             found.append(
-                Evidence(cases, inputs.decoding, info, self._store.engine_info, inputs=one)
+                Evidence(
+                    *(cases, inputs.decoding, info, self._store.engine_info),
+                    inputs=one,
+                    forecast=self._forecasts.get(self._others[number]),
+                )
             )
         return tuple(found)
 

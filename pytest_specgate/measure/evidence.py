@@ -19,6 +19,7 @@ from .further import OptionRun, TurnRun, first_difference
 
 if TYPE_CHECKING:
     from ..baseline import Reference
+    from .forecast import Forecast
     from .fresh import FreshPeak
     from .replay import Missed
 
@@ -292,6 +293,7 @@ class Evidence:
         inputs: what it was measured with.
         against: the other environment, where two are measured side by side.
         carried: rounds that an earlier session has run, whose undecided sample is continued.
+        forecast: what a prediction is made from, after a sweep.
         rivals: that of each further draft of a sweep, beside the same plain arm.
         fresh_peak: peak memory seen again in a process of its own, where a gate asked for it.
         missed: the tokens that the draft misses most, in a scan.
@@ -310,6 +312,7 @@ class Evidence:
     against: Against | None = None
     fresh_peak: FreshPeak | None = None
     rivals: tuple[Evidence, ...] = ()
+    forecast: Forecast | None = None
     missed: tuple[Missed, ...] = ()
 
     @property

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..config.plan import MAX_DRAFT_TOKENS, Prompt
+from ..config.plan import MAX_DRAFT_TOKENS, Decoding, Prompt
 from ..engines.base import Generation
 from .blocks import Blocks, count_blocks
 from .record import budget_of
@@ -22,6 +22,15 @@ if TYPE_CHECKING:
 
 EVERY_K = tuple(range(1, MAX_DRAFT_TOKENS + 1))
 RANKED_K = (1, 2, 3, 5, 8)
+_UNLIKE_GREEDY = (
+    *("temperature", "kv_bits", "max_kv_size", "repetition_penalty", "presence_penalty"),
+    *("frequency_penalty", "logit_bias"),
+)
+
+
+def unlike_greedy(decoding: Decoding) -> str | None:
+    """The option under which one pass of a draft does not tell what it would propose."""
+    return next((name for name in _UNLIKE_GREEDY if getattr(decoding, name)), None)
 
 
 def replay(matches: Sequence[bool], k: int, max_tokens: int, finish_reason: str | None) -> Blocks:

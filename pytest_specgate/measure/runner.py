@@ -7,7 +7,17 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from ..config.plan import Decoding, Inputs
-from ..engines.base import Drafts, EngineError, Generation, KeepsCaches, Pair, Scores, Turns
+from ..engines.base import (
+    Costs,
+    Drafts,
+    EngineError,
+    Generation,
+    KeepsCaches,
+    Pair,
+    PassCosts,
+    Scores,
+    Turns,
+)
 from .evidence import arm_name
 from .record import (
     Record,
@@ -175,6 +185,25 @@ class Runner:
         if len(texts) != len(tokens):
             self._accept(f"{len(texts)} texts of {len(tokens)} tokens")
         return tuple(map(str, texts))
+
+    def pass_costs(
+        self, prompt: Sequence[int], *, depths: Sequence[int], prompt_lengths: Sequence[int]
+    ) -> PassCosts:
+        """Seconds of single passes; see ``Costs.pass_costs``.
+
+        Raises:
+            EngineError: it broke, or the engine cannot time them.
+        """
+        pair, inputs = self.pair, self.inputs
+        if not isinstance(pair, Costs):
+            raise EngineError(f"the engine {inputs.engine} cannot time single passes")
+        able: Costs = pair
+        return self._store.guarded(
+            inputs,
+            lambda: able.pass_costs(
+                prompt, inputs.decoding, depths=depths, prompt_lengths=prompt_lengths
+            ),
+        )
 
     def _accept(self, problem: str | None) -> None:
         """Refuse what an engine gave, where there is a problem with it."""

@@ -167,7 +167,7 @@ def _against_baseline(verdict: Verdict, width: int) -> list[str]:
 def _sweep(verdict: Verdict, width: int) -> list[str]:
     """The candidates of a sweep, and what is recommended."""
     rows = _safe(words.sweep_table(verdict.evidence))
-    lines = ["", *_table(words.SWEEP, rows, range(1, 7))]
+    lines = ["", *_table(words.SWEEP, rows, range(1, 8))]
     for line in verdict.details:
         lines += _wrapped(shown(line), width)
     return lines

@@ -86,7 +86,7 @@ def kind_table(rows: Sequence[KindRow]) -> tuple[list[str], list[list[str]]]:
     return ["kind", "k" if several else "prompts", *_FIGURES], body
 
 
-SWEEP = ("k", "speedup", "95 %", "p95", "accepted", "peak", "rounds", "")
+SWEEP = ("k", "speedup", "95 %", "predicted", "p95", "accepted", "peak", "rounds", "")
 
 
 def sweep_table(found: Mapping[str, Any]) -> list[list[str]]:
@@ -101,6 +101,7 @@ def sweep_table(found: Mapping[str, Any]) -> list[list[str]]:
                 f"{row['draft']} {k}" if several else k,
                 "-" if row["speedup"] is None else f"{row['speedup']:.2f}x",
                 "-" if low is None else f"{low:.2f} to {high:.2f}",
+                _predicted(row, found),
                 "-" if row["p95_ratio"] is None else f"{row['p95_ratio']:.2f}x",
                 _figure(row["acceptance_rate"], ".2f"),
                 row["peak"] or "-",
@@ -109,6 +110,11 @@ def sweep_table(found: Mapping[str, Any]) -> list[list[str]]:
             ]
         )
     return rows
+
+
+def _predicted(row: Mapping[str, Any], found: Mapping[str, Any]) -> str:
+    rows = found["predictions"].get(row["draft"], {}).get("rows")
+    return f"{rows[row['num_draft_tokens'] - 1]['speedup']:.2f}x" if rows else "-"
 
 
 def _standing(row: Mapping[str, Any], found: Mapping[str, Any]) -> str:
