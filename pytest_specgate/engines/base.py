@@ -159,7 +159,7 @@ class FirstToken:
 
 @dataclass(frozen=True, slots=True)
 class PassCosts:
-    """What single passes of a pair cost on this machine; each figure a median of bursts.
+    """What single passes of a pair cost on this machine; the lower quartile of bursts.
 
     Attributes:
         depths: context depths, rising.
@@ -361,7 +361,7 @@ class Costs(Protocol):
             decoding: as for ``Pair.generate``.
             depths: tokens that the caches hold, at least 1 each, in any order.
             prompt_lengths: of the prompts whose first token is timed.
-            rounds: of which each figure is the median; all that is timed runs once a round.
+            rounds: all that is timed runs once in each; its lower quartile is kept.
 
         Raises:
             EngineError: caches that cannot be rewound at a depth; or the engine's own message.

@@ -232,3 +232,20 @@ def test_temperature_is_refused(drafts: dict[str, Path], pytester: pytest.Pytest
     result = pytester.runpytest(*options_for(pair), "--spec-scan")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: --spec-scan: *decoding.temperature: 0.5"])
+
+
+def test_several_drafts_of_a_marker(drafts: dict[str, Path], pytester: pytest.Pytester) -> None:
+    """A test is judged on one pair."""
+    names = [str(folder) for folder in drafts.values()]
+    pytester.makepyfile(
+        f"""
+        import pytest
+
+        @pytest.mark.spec_inputs(target={names[0]!r}, draft={names[1:]!r})
+        @pytest.mark.spec_parity
+        def test_pair(): pass
+        """
+    )
+    result = pytester.runpytest()
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*: test_pair: spec_inputs: 3 drafts: a gate judges one pair; *"])
