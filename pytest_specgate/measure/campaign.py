@@ -14,7 +14,7 @@ from ..preflight import Preflight
 from ..stats import NoiseFloor
 from .blocks import blocks_of, broken_invariant, broken_ledger
 from .evidence import AGAIN, PLAIN, Against, ArmEvidence, CaseEvidence, Evidence, arm_name
-from .further import option_run, turn_run, with_option
+from .further import option_run, seed_of, turn_run, with_option
 from .lock import Busy
 from .record import CaseKey, Record, budget_of, key_of
 from .rerun import Rerun
@@ -66,6 +66,7 @@ class Campaign:
             record = self._records.setdefault(key_of(prompt), Record(prompt, inputs.parity))
             for k in inputs.num_draft_tokens:
                 record.wanted[k] = max(record.wanted.get(k, 0), rounds)
+            record.samples = max(record.samples, inputs.samples)
             if self._store.against is not None and record.twin is None:
                 record.twin = Record(prompt, inputs.parity, record.wanted)
 
@@ -85,7 +86,7 @@ class Campaign:
 
     def planned_trials(self, measure: Measure) -> tuple[int, int]:
         """(least, most) trials that the registered prompts will take, warm-up included."""
-        arms = sum(len(record.wanted) + 1 for record in self._records.values())
+        arms = sum((len(r.wanted) + 1) * r.samples for r in self._records.values())
         plain = 2 if self._store.noise else 1
         timed = sum(
             plain + sum(rounds > 0 for rounds in record.wanted.values())
@@ -168,6 +169,27 @@ class Campaign:
                         self._runner.score,
                         floor=max(map(record.floor, inputs.num_draft_tokens)),
                     )
+        return self.evidence(inputs)
+
+    def samples_pass(self, inputs: Inputs) -> Evidence:
+        """Evidence with ``inputs.samples`` outputs an arm, a seed each, as far as time allows."""
+        self.parity_pass(inputs)
+        for sample in range(2, inputs.samples + 1):
+            for record in self._generated(inputs):
+                seed = seed_of(inputs.decoding.seed, record.prompt.id, sample)
+                decoding = replace(inputs.decoding, seed=seed)
+                for k in (None, *inputs.num_draft_tokens):
+                    known = record.further.setdefault(arm_name(k), [])
+                    if len(known) >= sample - 1:
+                        continue
+                    if problem := self._store.budget.exceeded_by(self._runner.cost(k) or 0.0):
+                        self._unmeasured = problem
+                        return self.evidence(inputs)
+                    try:
+                        known.append(self._runner.generate(record, k, decoding=decoding))
+                    except EngineError as error:
+                        record.errors[arm_name(k)] = f"sample {sample}: {error}"
+                        break
         return self.evidence(inputs)
 
     def _generated(self, inputs: Inputs) -> list[Record]:
@@ -271,8 +293,14 @@ class Campaign:
         for prompt in inputs.prompts:
             record = self._records.get(key_of(prompt))
             if record is not None and (record.arms or record.errors):
-                alone, turns = record.alone_of(inputs), record.turns_of(inputs)
-                cases.append(replace(record.case(keep), prompt=prompt, alone=alone, turns=turns))
+                case = replace(
+                    record.case(keep),
+                    prompt=prompt,
+                    alone=record.alone_of(inputs),
+                    turns=record.turns_of(inputs),
+                    further=record.further_of(inputs),
+                )
+                cases.append(case)
         return Evidence(
             cases=tuple(cases),
             decoding=inputs.decoding,

@@ -203,8 +203,20 @@ def _parity(report: SessionReport) -> Found:
     return "yes", f"{count(len(prompts), 'prompt')}, token for token"
 
 
-def _quality(_: SessionReport) -> Found:
-    return "not measured", "a test of your own with spec_compare can check what is sampled"
+def _quality(report: SessionReport) -> Found:
+    verdicts = _of(report, "quality")
+    if not verdicts:
+        return "not measured", "the gate quality, with decoding.temperature above 0, measures it"
+    for verdict in verdicts:
+        if verdict.status == "failed":
+            return "no", verdict.reason
+    sampled = [v for v in verdicts if v.evidence["sampled"]]
+    if not sampled:
+        return "not measured", "decoding.temperature above 0 samples; this is greedy output alone"
+    for verdict in sampled:
+        if verdict.status != "passed":
+            return "not measured", verdict.reason
+    return "yes", sampled[0].observed_text
 
 
 def _faster(report: SessionReport) -> Found:

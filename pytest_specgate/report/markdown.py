@@ -35,6 +35,7 @@ def markdown(report: SessionReport) -> str:
         _gates(report),
         *(_baseline(v) for v in report.whole_verdicts if "compared" in v.evidence),
         _kinds(report),
+        *(_quality(v) for v in report.whole_verdicts),
         *_failures(report),
         *_undecided(report),
         *_noise(report),
@@ -85,6 +86,12 @@ def _baseline(verdict: Verdict) -> list[str]:
 def _kinds(report: SessionReport) -> list[str]:
     rows = report.kind_rows()
     return ["### Kinds of prompts", "", *table(*words.kind_table(rows))] if rows else []
+
+
+def _quality(verdict: Verdict) -> list[str]:
+    rows = words.quality_rows(verdict)
+    title = f"### Quality ({inline(verdict.subject)})"
+    return [title, "", *table(words.QUALITY, rows)] if rows else []
 
 
 def _failures(report: SessionReport) -> Iterator[list[str]]:

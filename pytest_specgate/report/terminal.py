@@ -73,6 +73,10 @@ def summary_lines(report: SessionReport, width: int) -> list[str]:
     rows = report.kind_rows()
     if rows:
         lines += ["", *_kind_table(rows, width)]
+    for verdict in report.whole_verdicts:
+        if quality := words.quality_rows(verdict):
+            title = shown(f"quality: outputs that pass every check ({verdict.subject})")
+            lines += ["", title, "", *_table(words.QUALITY, _safe(quality), range(1, 5))]
     for pair in report.measured:
         for line in (words.noise(pair.noise), words.spared(pair.trials, decided=report.decided)):
             lines += ["", *_wrapped(line, width)] if line else []

@@ -1,0 +1,47 @@
+"""Is the output caught in a loop?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+from ..config.spec import integer
+from .base import Check, Output
+
+
+@lru_cache(maxsize=16)
+def _loop(times: int, span: int, longest: int) -> re.Pattern[str]:
+    """A unit of 1 to longest characters that stands there often enough, back to back.
+
+    Bounded work at each start, so the search takes time in proportion to the text.
+    """
+    even = min(-(-span // times), longest)  # from this length on, ``times`` units fill the span
+    few = [rf"(.{{{p}}})\{p}{{{-(-span // p) - 1},}}" for p in range(1, even)]
+    many = rf"(.{{{even},{longest}}}?)\{even}{{{times - 1},}}"
+    return re.compile("|".join([*few, many]), re.DOTALL)
+
+
+def _no_repetition(output: Output, options: Mapping[str, Any]) -> str | None:
+    pattern = _loop(options["times"], options["span"], options["longest"])
+    text = "".join(map(_char, output.tokens))
+    found = pattern.search(text)
+    if found is None:
+        return None
+    unit = next(len(group) for group in found.groups() if group is not None)
+    times = len(found.group()) // unit
+    what = "one token" if unit == 1 else f"{unit} tokens"
+    return f"from token {found.start()} on {what} stand there {times} times in a row"
+
+
+def _char(token: int) -> str:
+    return chr(token % 0x110000)
+
+
+NO_REPETITION = Check(
+    "no_repetition",
+    _no_repetition,
+    {"times": integer(2, 50), "span": integer(2, 1000), "longest": integer(1, 500)},
+    {"times": 4, "span": 32, "longest": 64},
+)
