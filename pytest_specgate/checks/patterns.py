@@ -10,7 +10,7 @@ from typing import Any
 from ..config.spec import Invalid, Spec, found
 from .base import Stalled
 
-PATIENCE_S = 0.5
+PATIENCE_S = 0.25
 
 
 def search(pattern: str, text: str) -> Any:

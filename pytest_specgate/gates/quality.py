@@ -23,7 +23,7 @@ from ..stats import (
     times_needed,
 )
 from ..text import count
-from .base import BaseGate, Needs, Verdict
+from .base import BaseGate, Needs, Verdict, nothing_drafted
 from .words import unfinished
 
 if TYPE_CHECKING:
@@ -202,6 +202,10 @@ def checks_of(prompt: Prompt, options: Mapping[str, Any]) -> tuple[CheckConfig, 
 def _nothing(evidence: Evidence, options: Mapping[str, Any]) -> tuple[str, tuple[str, ...]] | None:
     """Why no output can be judged, and what to do."""
     cases = evidence.cases
+    if problem := nothing_drafted(evidence):
+        return problem
+    if not any(arm.generation.tokens for case in cases for arm in case.arms.values()):
+        return "nothing was generated: every output is empty", ()
     if not any(checks_of(case.prompt, options) for case in cases):
         kinds = ", ".join(dict.fromkeys(case.prompt.kind for case in cases))
         return "nothing to judge: no prompt has a check", (
@@ -209,15 +213,8 @@ def _nothing(evidence: Evidence, options: Mapping[str, Any]) -> tuple[str, tuple
             f"checks: {{{kinds.split(', ')[0] or 'json'}: [...]}} (kinds here: {kinds}).",
         )
     if not any(map(_whole, cases)):
-        broken = [case.error for case in cases if case.error]
-        if broken:
-            return f"nothing could be generated: {broken[0]}", ()
         return "nothing to judge: no prompt has an output of both paths", (
             "Parity in the mode scored makes no plain output; use another mode beside quality.",
-        )
-    if not evidence.drafted:
-        return "nothing was drafted: the draft model was never called", (
-            "Check that the engine passes the draft model on; without it nothing is compared.",
         )
     if not any(checks_of(case.prompt, options) for case in cases if _whole(case)):
         return "nothing to judge: no prompt that has a check gave an output of both paths", ()

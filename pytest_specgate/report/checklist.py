@@ -210,13 +210,12 @@ def _quality(report: SessionReport) -> Found:
     for verdict in verdicts:
         if verdict.status == "failed":
             return "no", verdict.reason
-    sampled = [v for v in verdicts if v.evidence["sampled"]]
-    if not sampled:
-        return "not measured", "decoding.temperature above 0 samples; this is greedy output alone"
-    for verdict in sampled:
+    for verdict in verdicts:
         if verdict.status != "passed":
             return "not measured", verdict.reason
-    return "yes", sampled[0].observed_text
+    if not any(verdict.evidence["sampled"] for verdict in verdicts):
+        return "not measured", "greedy output passes; decoding.temperature above 0 samples"
+    return "yes", verdicts[0].observed_text
 
 
 def _faster(report: SessionReport) -> Found:

@@ -14,6 +14,7 @@ from .tail import incomplete_beta
 
 _STEPS = 60  # of bisection: below 1e-17
 _FAILS = 0.01  # chance of a false failure
+_PASSES_AT_MOST = 0.05  # chance of a false pass
 # Of Tango's statistic. 1.645, the 5 % point of the normal distribution, passes up to 5.8 % falsely
 # where the outputs are few; with this at most 4.8 %. See docs/statistics.md.
 _PASSES = 1.75
@@ -56,10 +57,12 @@ def decide_rate(passed: int, outputs: int, least: float, tolerance: float) -> De
     Failed when the rate lies below the limit with 99 % confidence, passed when it lies above
     limit - tolerance with 95 %, both exactly.
     """
-    if exact_bounds(passed, outputs, _FAILS)[1] < least:
+    # the tails of the binomial distribution that the bounds invert
+    if passed < outputs and 1 - _at(passed + 1, outputs - passed, least) < _FAILS:
         return "failed"
-    low = exact_bounds(passed, outputs, 0.05)[0]
-    return "passed" if low >= least - tolerance else "inconclusive"
+    worst = max(least - tolerance, 0.0)
+    enough = passed > 0 and _at(passed, outputs - passed + 1, worst) <= _PASSES_AT_MOST
+    return "passed" if enough else "inconclusive"
 
 
 def paired_z(gained: int, lost: int, pairs: int, difference: float) -> float:
