@@ -12,7 +12,7 @@ from collections.abc import Callable
 from .common import Decision
 from .tail import incomplete_beta
 
-_STEPS = 60  # of bisection: below 1e-17
+_STEPS = 40  # of bisection: below 1e-12
 _FAILS = 0.01  # chance of a false failure
 _PASSES_AT_MOST = 0.05  # chance of a false pass
 # Of Tango's statistic. 1.645, the 5 % point of the normal distribution, passes up to 5.8 % falsely
