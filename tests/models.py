@@ -155,12 +155,13 @@ def saying(folder: Path, *pieces: str, draft: Sequence[str] = ()) -> Path:
 
     tokenizer = make_tokenizer()
     tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in pieces])
-    size, start, end = tokenizer.get_vocab_size(), tokenizer.token_to_id("a"), 0
+    size, end = tokenizer.get_vocab_size(), 0
+    start: int = tokenizer.token_to_id("a")
     for role, said in (("target", pieces), ("draft", draft or pieces)):
-        chain = [start, *(tokenizer.token_to_id(piece) for piece in said), end]
-        home = [token if token in chain else start for token in range(size)]
+        chain: list[int] = [start, *map(tokenizer.token_to_id, said), end]
+        home: list[int] = [token if token in chain else start for token in range(size)]
         following = dict(zip(chain, [*chain[1:], start], strict=True))
-        table = [following[token] for token in home]
+        table: list[int] = [following[token] for token in home]
         config = dense_config(rows=size) | {"num_attention_heads": 1, "head_dim": 64}
         weights = table_weights(home, table, config, seed=5)
         save_model(folder / role, tokenizer, config, weights, "float32")

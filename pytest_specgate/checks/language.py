@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -55,22 +56,24 @@ def _language(output: Output, options: Mapping[str, Any]) -> str | None:
     import regex
 
     script, least = options["script"], options["min_share"]
+    times = Counter(output.text)  # a text has few different characters
     if script is not None:
-        letters = len(regex.findall(r"\p{L}", output.text))
+        letters = {char: number for char, number in times.items() if char.isalpha()}
         if not letters:
             return "it holds no letter"
-        of_script = len(regex.findall(rf"(?=\p{{L}})\p{{Script={script}}}", output.text))
-        share = of_script / letters
+        written = regex.findall(rf"\p{{Script={script}}}", "".join(letters))
+        of_script, total = sum(letters[char] for char in written), sum(letters.values())
+        share = of_script / total
         if share < least:
-            return f"{share:.0%} of its {letters:,} letters are {script}, the least is {least:.0%}"
+            return f"{share:.0%} of its {total:,} letters are {script}, the least is {least:.0%}"
     most = options["max_simplified"]
     if most is not None:
         known = simplified_only()
-        simplified = [char for char in output.text if char in known]
-        if len(simplified) > most:
-            shown = "".join(dict.fromkeys(simplified))[:20]
+        simplified = {char: number for char, number in times.items() if char in known}
+        if (amount := sum(simplified.values())) > most:
+            shown = "".join(simplified)[:20]
             return (
-                f"{len(simplified)} of its characters are Simplified Chinese alone ({shown}), "
+                f"{amount} of its characters are Simplified Chinese alone ({shown}), "
                 f"the most is {most}"
             )
     return None

@@ -24,6 +24,8 @@ def _loop(times: int, span: int, longest: int) -> re.Pattern[str]:
 
 
 def _no_repetition(output: Output, options: Mapping[str, Any]) -> str | None:
+    if _few_repeat(output.tokens, options["times"], options["span"]):
+        return None
     pattern = _loop(options["times"], options["span"], options["longest"])
     text = "".join(map(_char, output.tokens))
     found = pattern.search(text)
@@ -33,6 +35,16 @@ def _no_repetition(output: Output, options: Mapping[str, Any]) -> str | None:
     times = len(found.group()) // unit
     what = "one token" if unit == 1 else f"{unit} tokens"
     return f"from token {found.start()} on {what} stand there {times} times in a row"
+
+
+def _few_repeat(tokens: tuple[int, ...], times: int, span: int) -> bool:
+    """Too few runs of four tokens stand there again for any loop; quick, so it is asked first.
+
+    In a loop of L >= span tokens and a unit of at most L / times, all runs of four but those of the
+    first unit and the last three are repeated ones.
+    """
+    runs = list(zip(tokens, tokens[1:], tokens[2:], tokens[3:], strict=False))
+    return len(runs) - len(set(runs)) < span * (1 - 1 / times) - 3
 
 
 def _char(token: int) -> str:

@@ -670,8 +670,12 @@ def test_one_function_in_two_conftests_is_one_check() -> None:
 
 def test_equal_outputs_are_checked_once() -> None:
     seen: list[str] = []
-    check = own(lambda output: seen.append(output.text) or ("bad" if output.text else None))
-    examiner = Examiner({"mine": check})
+
+    def notes(output: Output) -> str | None:
+        seen.append(output.text)
+        return "bad" if output.text else None
+
+    examiner = Examiner({"mine": own(notes)})
     config = (CheckConfig("mine", {}),)
     for _ in range(3):
         assert examiner.problems(config, output("x")) == (Problem("mine", "bad"),)

@@ -158,7 +158,7 @@ def test_samples_on_one_path_alone_do_not_count() -> None:
 
 def test_a_rate_too_near_its_limit() -> None:
     cases = [case(f"p{i}", GOOD if i < 16 else BAD) for i in range(20)]
-    options = {"min_pass": 0.8, "tolerance": 0.001, "not_worse": None}
+    options: dict[str, Any] = {"min_pass": 0.8, "tolerance": 0.001, "not_worse": None}
     verdict = judge(*cases, temperature=0.7, **options)
     assert verdict.status == "inconclusive"
     assert "no number of samples" in verdict.advice[0]
