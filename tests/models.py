@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -156,9 +156,10 @@ def saying(folder: Path, *pieces: str, draft: Sequence[str] = ()) -> Path:
     tokenizer = make_tokenizer()
     tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in pieces])
     size, end = tokenizer.get_vocab_size(), 0
-    start: int = tokenizer.token_to_id("a")
+    ids: Callable[[str], Any] = tokenizer.token_to_id
+    start: int = ids("a")
     for role, said in (("target", pieces), ("draft", draft or pieces)):
-        chain: list[int] = [start, *map(tokenizer.token_to_id, said), end]
+        chain: list[int] = [start, *map(ids, said), end]
         home: list[int] = [token if token in chain else start for token in range(size)]
         following = dict(zip(chain, [*chain[1:], start], strict=True))
         table: list[int] = [following[token] for token in home]

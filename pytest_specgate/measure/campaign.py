@@ -176,6 +176,8 @@ class Campaign:
         self.parity_pass(inputs)
         for sample in range(2, inputs.samples + 1):
             for record in self._generated(inputs):
+                if record.broke_in_sample:
+                    continue
                 seed = seed_of(inputs.decoding.seed, record.prompt.id, sample)
                 decoding = replace(inputs.decoding, seed=seed)
                 for k in (None, *inputs.num_draft_tokens):
@@ -188,7 +190,7 @@ class Campaign:
                     try:
                         known.append(self._runner.generate(record, k, decoding=decoding))
                     except EngineError as error:
-                        record.errors[arm_name(k)] = f"sample {sample}: {error}"
+                        record.broke_in_sample = f"sample {sample}, {arm_name(k)}: {error}"
                         break
         return self.evidence(inputs)
 
@@ -299,6 +301,7 @@ class Campaign:
                     alone=record.alone_of(inputs),
                     turns=record.turns_of(inputs),
                     further=record.further_of(inputs),
+                    broke_in_sample=record.broke_in_sample if inputs.samples > 1 else None,
                 )
                 cases.append(case)
         return Evidence(

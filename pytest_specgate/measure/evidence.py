@@ -189,7 +189,8 @@ class CaseEvidence:
     ``broke_in_round``: parity was judged before, so no other gate tells it. ``mode`` is how outputs
     are compared. In mode ``scored`` the plain arm is there only where it was timed. ``alone`` are
     options tried one at a time, ``turns`` the second turn of each arm, and ``further`` its outputs
-    with other seeds, where a gate asked for them.
+    with other seeds, where a gate asked for them; ``broke_in_sample`` says why one of those is not
+    there.
     """
 
     prompt: Prompt
@@ -201,6 +202,7 @@ class CaseEvidence:
     alone: tuple[OptionRun, ...] = ()
     turns: Mapping[str, TurnRun] = field(default_factory=dict)
     further: Mapping[str, tuple[Generation, ...]] = field(default_factory=dict)
+    broke_in_sample: str | None = None
 
     @property
     def plain(self) -> ArmEvidence:

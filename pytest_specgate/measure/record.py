@@ -28,6 +28,7 @@ class Record:
         turns: (arm, what is said in the second turn) -> its runs.
         further: arm -> its outputs with other seeds, the second sample first.
         samples: outputs an arm that some gate wants.
+        broke_in_sample: which of them could not be made, and why; no further one is tried.
         again: k -> what was run again to name a difference.
         twin: the same prompt in the other environment, where two are measured side by side.
         carried: rounds taken over from an earlier session's sample.
@@ -46,6 +47,7 @@ class Record:
     turns: dict[tuple[str, str], TurnRun] = field(default_factory=dict)
     further: dict[str, list[Generation]] = field(default_factory=dict)
     samples: int = 1
+    broke_in_sample: str | None = None
     again: dict[int | None, Generation] = field(default_factory=dict)
     twin: Record | None = None
     carried: int = 0
