@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -325,3 +326,11 @@ def test_an_undecided_verdict_in_the_checklist() -> None:
     verdict = Verdict("quality", "k=3", "inconclusive", "no time was left")
     (found,) = (c for c in checklist(report(verdict)) if c.name == "quality of sampled tasks")
     assert (found.state, found.note) == ("not measured", "no time was left")
+
+
+def test_prompts_with_checks_reach_other_processes(tmp_path: Path) -> None:
+    """As the findings of a worker of pytest-xdist do; a schema goes with them."""
+    (tmp_path / "s.json").write_text("{}", encoding="utf-8")
+    made = ready(CheckConfig("json", "s.json", "here", tmp_path), CHECKS)
+    prompt = Prompt("a", "x", "json", 8, (made,))
+    assert pickle.loads(pickle.dumps(prompt)).checks == (made,)
