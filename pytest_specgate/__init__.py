@@ -23,10 +23,14 @@ spec_tpot = pytest.mark.spec_tpot
 spec_recommended = pytest.mark.spec_recommended
 spec_reuse = pytest.mark.spec_reuse
 spec_options = pytest.mark.spec_options
+spec_quality = pytest.mark.spec_quality
 spec_inputs = pytest.mark.spec_inputs
 
 if TYPE_CHECKING:
-    from .config.plan import Decoding, Inputs, ModelRef, Prompt
+    from .checks import Check
+    from .checks.base import Output
+    from .checks.own import specgate_check
+    from .config.plan import CheckConfig, Decoding, Inputs, ModelRef, Prompt
     from .engines.base import (
         Call,
         Drafts,
@@ -51,6 +55,8 @@ _HOME = {
     "Blocks": "measure.blocks",
     "Call": "engines.base",
     "CaseEvidence": "measure.evidence",
+    "Check": "checks",
+    "CheckConfig": "config.plan",
     "Comparison": "measure.evidence",
     "Decoding": "config.plan",
     "Drafts": "engines.base",
@@ -64,6 +70,7 @@ _HOME = {
     "KeepsCaches": "engines.base",
     "ModelInfo": "engines.base",
     "ModelRef": "config.plan",
+    "Output": "checks.base",
     "Pair": "engines.base",
     "PairInfo": "engines.base",
     "Parity": "measure.evidence",
@@ -72,6 +79,7 @@ _HOME = {
     "Turns": "engines.base",
     "Verdict": "gates.base",
     "replay": "saved_case",
+    "specgate_check": "checks.own",
 }
 
 __all__ = [
@@ -80,6 +88,8 @@ __all__ = [
     "Blocks",
     "Call",
     "CaseEvidence",
+    "Check",
+    "CheckConfig",
     "Comparison",
     "Decoding",
     "Drafts",
@@ -93,6 +103,7 @@ __all__ = [
     "KeepsCaches",
     "ModelInfo",
     "ModelRef",
+    "Output",
     "Pair",
     "PairInfo",
     "Parity",
@@ -110,11 +121,13 @@ __all__ = [
     "spec_memory",
     "spec_options",
     "spec_parity",
+    "spec_quality",
     "spec_recommended",
     "spec_reuse",
     "spec_speedup",
     "spec_tpot",
     "spec_ttft",
+    "specgate_check",
 ]
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from .checks import Check
     from .config.plan import Prompt
     from .engines.base import Engine
     from .gates.base import Gate, Verdict
@@ -28,6 +29,11 @@ def pytest_specgate_engines() -> Mapping[str, Callable[[], Engine]]:  # type: ig
 @pytest.hookspec
 def pytest_specgate_gates() -> Sequence[Gate]:  # type: ignore[empty-body]  # a hookspec has no body
     """Further gates; each is then a key under ``gates:`` and a marker ``spec_<name>``."""
+
+
+@pytest.hookspec
+def pytest_specgate_checks() -> Sequence[Check]:  # type: ignore[empty-body]  # a hookspec has no body
+    """Further checks of outputs; the decorator ``specgate_check`` makes one of a function."""
 
 
 @pytest.hookspec(firstresult=True)

@@ -25,6 +25,8 @@ from .report.junit import properties
 from .report.session_report import WORST_FIRST, MeasuredPair
 from .report.terminal import explanation
 from .saved_case import save_case
+from .saved_outputs import save_outputs
+from .text import count
 
 
 class Judge:
@@ -113,6 +115,7 @@ class Judge:
                 "options": campaign.options_pass,
                 "reuse": campaign.reuse_pass,
                 "scan": campaign.scan_pass,
+                "samples": campaign.samples_pass,
             }
             return passes.get(gate.needs if gate else "", campaign.parity_pass)(inputs)
 
@@ -245,6 +248,8 @@ class Judge:
         self.places[item.nodeid] = item.location[:2]
         if verdict.status == "failed" and verdict.gate == "parity":
             verdict = self._save_failure(verdict, inputs)
+        if verdict.evidence.get("failing"):
+            verdict = self._save_outputs(verdict, inputs)
         for part in verdict.parts:
             key = (item.nodeid, part.gate, part.subject)
             self._verdicts[key] = replace(part, item=item.nodeid)
@@ -290,6 +295,21 @@ class Judge:
         command = f"Replay: pytest --spec-replay {shlex.quote(str(shown))}"
         good = self._known_good(cases[0], inputs)
         return replace(verdict, advice=(*verdict.advice, *good, command))
+
+    def _save_outputs(self, verdict: Verdict, inputs: Inputs) -> Verdict:
+        """Every output that fails a check, a file a prompt; a passed verdict may have some too."""
+        failing: list[Mapping[str, Any]] = verdict.evidence["failing"]
+        directory = self._config.rootpath / ".specgate" / "failures"
+        ids = {one["prompt"] for one in failing}
+        try:
+            for case in self._store.campaign(inputs).evidence(inputs).cases:
+                of_prompt = [one for one in failing if one["prompt"] == case.prompt.id]
+                if of_prompt:
+                    save_outputs(directory, case, of_prompt, inputs, self.facts())
+            note = f"saved: {count(len(ids), 'prompt')} in .specgate/failures/quality-*.json"
+        except OSError as error:
+            note = f"the failing outputs could not be saved: {error}"
+        return replace(verdict, details=(*verdict.details, note))
 
     def _known_good(self, case: CaseEvidence, inputs: Inputs) -> tuple[str, ...]:
         """The versions under which a stored session was exact here, if one is at hand."""

@@ -90,7 +90,13 @@ def joined(parts: Iterable[Findings]) -> Findings:
 def _group(inputs: Inputs) -> str:
     decoding = replace(inputs.decoding, max_tokens=0)  # each prompt has its own
     kept = replace(
-        inputs, prompts=(), num_draft_tokens=(), decoding=decoding, alone={}, follow_up=""
+        inputs,
+        prompts=(),
+        num_draft_tokens=(),
+        decoding=decoding,
+        alone={},
+        follow_up="",
+        samples=1,
     )
     return repr(kept)
 

@@ -91,6 +91,7 @@ _MARKERS = (
     "spec_against(speedup='-5%', ...): no figure is worse in the environment of --spec-against",
     "spec_baseline(output='same', speedup='-5%', ...): no figure is worse than the stored one",
     "spec_reuse(follow_up=): a second turn with the prompt cache kept equals a fresh run",
+    "spec_quality(min_pass=1.0, not_worse=0.05, ...): outputs of both paths pass their checks",
     "spec_options(repetition_penalty=1.3, ...): each option alone, equal on both paths",
     "spec_recommended(max_loss=0.03): no k of the sweep is faster by more than that",
     "spec_inputs(prompts=, kinds=, target=, draft=, num_draft_tokens=, max_tokens=, ...): "

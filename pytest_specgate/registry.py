@@ -1,4 +1,4 @@
-"""Gates, engines and reports: what comes with specgate and what plugins and conftests add."""
+"""Gates, engines, checks and reports: what comes with specgate, and what others add."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from .checks import Check, builtin_checks
+from .checks.own import marked_checks
 from .config.options import Isolation
 from .config.spec import ConfigError, nearest
 from .engines import builtin_engines
@@ -24,6 +26,7 @@ class Registry:
     gates: Mapping[str, Gate]
     engines: Mapping[str, Callable[[], Engine]]
     reports: Mapping[str, Callable[[SessionReport, Path], None]]
+    checks: Mapping[str, Check]
     isolation: Isolation | None = None
 
     @classmethod
@@ -31,9 +34,11 @@ class Registry:
         """Ask the hooks.
 
         Raises:
-            ConfigError: two gates whose items would have one name, of which pytest runs one.
+            ConfigError: two gates whose items would have one name, of which pytest runs one; a
+                check that is made wrongly, or twice.
         """
         hook = config.hook
+        checks = _checks(config)
         external = [gate for gates in hook.pytest_specgate_gates() for gate in gates]
         engines = dict(builtin_engines())
         for more_engines in hook.pytest_specgate_engines():
@@ -41,7 +46,7 @@ class Registry:
         reports = dict(builtin_reports())
         for more_reports in hook.pytest_specgate_report():
             reports.update(more_reports)
-        gates = {gate.name: gate for gate in [*builtin_gates(), *external]}
+        gates = {gate.name: gate for gate in [*builtin_gates(checks), *external]}
         named: dict[str, str] = {}
         for gate in gates.values():
             if (other := named.setdefault(gate.item, gate.name)) != gate.name:
@@ -49,7 +54,7 @@ class Registry:
                     f"the gates {other!r} and {gate.name!r} have one item name, {gate.item!r}: "
                     "give each its own"
                 )
-        return cls(gates, engines, reports)
+        return cls(gates, engines, reports, checks)
 
     def isolated(self, isolation: Isolation) -> Registry:
         """The same with the mlx-lm engine in a process of its own, and no engine that cannot be."""
@@ -90,3 +95,11 @@ class Registry:
                 f"{origin}: no engine {name!r}{nearest(name, self.engines)} "
                 f"(allowed: {', '.join(self.engines)})"
             )
+
+
+def _checks(config: pytest.Config) -> dict[str, Check]:
+    """The checks that come with specgate, those of plugins, and those that conftests mark."""
+    known = builtin_checks()
+    for more in config.hook.pytest_specgate_checks():
+        known |= {check.name: check for check in more}
+    return known | marked_checks(config.pluginmanager.get_plugins())

@@ -66,7 +66,8 @@ class SpecSession:
         self.registry.check_engine(self._options.engine, self._options.engine_origin)
         self._demo = demo.demo_directory(config) if self._options.demo else None
         pair = demo.demo_pair(self._demo) if self._demo else None
-        self._builder = Builder(self._options, self.registry.gates, self._prompt_set, pair)
+        checks = self.registry.checks
+        self._builder = Builder(self._options, self.registry.gates, self._prompt_set, pair, checks)
         self._progress = Progress(config)
         self._store = Store(
             self.registry.engines,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from pytest_specgate.demo.constructed import make_tokenizer, save_model
+from pytest_specgate.demo.constructed import make_tokenizer, save_model, table_weights
 
 _SIZES = {
     "hidden_size": 64,
@@ -139,3 +140,30 @@ def mamba_config() -> dict[str, Any]:
         "time_step_rank": 4,
         "eos_token_id": 0,
     }
+
+
+def saying(folder: Path, *pieces: str, draft: Sequence[str] = ()) -> Path:
+    """A pair in folder that answers any prompt with these pieces and then ends.
+
+    Args:
+        folder: of ``target`` and ``draft``.
+        pieces: of the text, different from each other and without spaces; each becomes a token.
+        draft: what the draft proposes: the same pieces in another order, say; the target's by
+            default.
+    """
+    from tokenizers import AddedToken
+
+    tokenizer = make_tokenizer()
+    tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in pieces])
+    size, end = tokenizer.get_vocab_size(), 0
+    ids: Callable[[str], Any] = tokenizer.token_to_id
+    start: int = ids("a")
+    for role, said in (("target", pieces), ("draft", draft or pieces)):
+        chain: list[int] = [start, *map(ids, said), end]
+        home: list[int] = [token if token in chain else start for token in range(size)]
+        following = dict(zip(chain, [*chain[1:], start], strict=True))
+        table: list[int] = [following[token] for token in home]
+        config = dense_config(rows=size) | {"num_attention_heads": 1, "head_dim": 64}
+        weights = table_weights(home, table, config, seed=5)
+        save_model(folder / role, tokenizer, config, weights, "float32")
+    return folder

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from ..checks import Check, builtin_checks
 from ..gates.base import Gate
+from .checks import ready_prompts
 from .gates_file import read_gates_file
 from .keys import CALL_ROUNDS, MAX_TOKENS, ONE_DRAFT_TOKENS, SECTIONS
 from .layers import Key, Layer, Layers, PromptSource, Setting, resolve
@@ -26,12 +28,14 @@ class Builder:
         gates: the registry.
         source: prompt set name -> prompts, or None.
         demo: target and draft of the embedded pair, where it was asked for.
+        checks: that prompts may name; those that come with specgate by default.
     """
 
     options: Options
     gates: Mapping[str, Gate]
     source: PromptSource
     demo: tuple[ModelRef, ModelRef] | None = None
+    checks: Mapping[str, Check] = field(default_factory=builtin_checks)
 
     def _command_line(self) -> Layer:
         if self.demo is None:
@@ -75,7 +79,7 @@ class Builder:
                     f"a {role} without a {other}: give --spec-{other} as well (or pair.{other} in "
                     "the gates file); a gate compares the target alone with both together"
                 )
-        return inputs, measure
+        return replace(inputs, prompts=ready_prompts(inputs.prompts, self.checks)), measure
 
     def _check_drafts(self, layers: Layers, inputs: Inputs) -> None:
         """Several drafts are for what compares them."""

@@ -27,9 +27,16 @@ def default_gates_file() -> Path:
 
 
 def gate_options(
-    gate: Gate, given: Mapping[str, Any], origin: str, base: Mapping[str, Any]
+    gate: Gate, given: Mapping[str, Any], origin: str, base: Mapping[str, Any], folder: Path
 ) -> dict[str, Any]:
     """All options of a gate: the given ones checked, the rest from base, then from its defaults.
+
+    Args:
+        gate: that has them.
+        given: option -> value.
+        origin: their place.
+        base: options of a place below.
+        folder: that relative paths start from.
 
     Raises:
         ConfigError: an option the gate does not have, or a value it does not take.
@@ -42,7 +49,7 @@ def gate_options(
                 f"(allowed: {', '.join(gate.options)})"
             )
         try:
-            options[key] = gate.options[key](value)
+            options[key] = gate.options[key].at(folder)(value)
         except Invalid as error:
             raise ConfigError(f"{origin}: {gate.name}.{key} {error}") from None
     return options
@@ -90,7 +97,7 @@ def read_gates_file(
         raise layer["prompts", "file"].error("give prompts.builtin or prompts.file, not both")
     if "gates" not in entries:
         return layer, None
-    return layer, _gates(entries["gates"], gates)
+    return layer, _gates(entries["gates"], gates, path.parent)
 
 
 def _check_version(value: Located) -> None:
@@ -109,7 +116,7 @@ def _section(place: Located, name: str) -> list[tuple[str, Located, Located]]:
     return list(place.items())
 
 
-def _gates(place: Located, gates: Mapping[str, Gate]) -> tuple[GateConfig, ...]:
+def _gates(place: Located, gates: Mapping[str, Gate], folder: Path) -> tuple[GateConfig, ...]:
     configs = []
     for name, key, value in _section(place, "gates"):
         if name not in gates:
@@ -121,7 +128,8 @@ def _gates(place: Located, gates: Mapping[str, Gate]) -> tuple[GateConfig, ...]:
                 f"gates.{name} must be a mapping of options (or {{}}), found {found(value.value())}"
             )
         for option, option_key, option_value in value.items() if value.is_mapping else ():
-            options = gate_options(gate, {option: option_value.value()}, option_key.origin, options)
+            given = {option: option_value.value()}
+            options = gate_options(gate, given, option_key.origin, options, folder)
         configs.append(GateConfig(name, options, key.origin))
     if not configs:
         raise place.error(f"gates is empty: nothing would be judged (allowed: {', '.join(gates)})")

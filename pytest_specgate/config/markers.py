@@ -66,7 +66,8 @@ def gate_configs(
         origin = item_origin(item, f"spec_{name}")
         gate = gates[name]
         given = _keywords(mark, origin, tuple(gate.options))
-        options = gate_options(gate, given, origin, base.get(name, {}))
+        folder = item.config.rootpath
+        options = gate_options(gate, given, origin, base.get(name, {}), folder)
         configs.append(GateConfig(name, options, origin))
     return tuple(configs)
 

@@ -63,13 +63,36 @@ class ModelRef:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckConfig:
+    """One check that outputs are put through.
+
+    Attributes:
+        name: of the check.
+        options: as they were written; once the plan is built, a mapping of every option.
+        origin: the place that asked for it.
+        base: the folder that its relative paths start from.
+    """
+
+    name: str
+    options: Any = None
+    origin: str = ""
+    base: Path = Path()
+
+
+@dataclass(frozen=True, slots=True)
 class Prompt:
-    """One prompt of the mix; max_tokens is None where its line gives none."""
+    """One prompt of the mix; max_tokens is None where its line gives none.
+
+    ``checks`` are those of its own line, which win over those of its kind in a gates file; None
+    where it has none. ``usual_checks`` come with a prompt set, and give way to both.
+    """
 
     id: str
     text: str
     kind: str = "other"
     max_tokens: int | None = None
+    checks: tuple[CheckConfig, ...] | None = field(default=None, compare=False)
+    usual_checks: tuple[CheckConfig, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +140,8 @@ class Inputs:
     decoding options that are tried one at a time, with their values; ``follow_up`` is what the user
     says in a second turn. ``sweep`` are further numbers of draft tokens to choose from, and
     ``configured`` those in use, where ``num_draft_tokens`` holds both. ``rivals`` are further
-    drafts, which no gate judges.
+    drafts, which no gate judges. ``samples`` are the outputs of each path of a prompt, drawn with
+    seeds of their own from the second on.
     """
 
     target: ModelRef | None = None
@@ -136,6 +160,7 @@ class Inputs:
     per_kind: bool = True
     configured: tuple[int, ...] = ()
     rivals: tuple[ModelRef, ...] = ()
+    samples: int = 1
 
     @property
     def has_pair(self) -> bool:

@@ -1,18 +1,20 @@
-"""Prompt files: JSON Lines, ``{"id", "kind", "prompt", "max_tokens"}`` a line."""
+"""Prompt files: JSON Lines, ``{"id", "kind", "prompt", "max_tokens", "checks"}`` a line."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from .checks import configs, listed
 from .keys import MAX_TOKENS
 from .plan import Prompt
 from .spec import ConfigError, Invalid, found, nearest, unique_keys
 from .yaml_file import read_utf8
 
-_FIELDS = ("id", "kind", "prompt", "max_tokens")
+_FIELDS = ("id", "kind", "prompt", "max_tokens", "checks")
 _LONGEST_ID = 200
 
 
@@ -36,8 +38,13 @@ def _text_field(entry: dict[str, Any], name: str) -> str:
     return value
 
 
-def prompt_of(entry: Any) -> Prompt:
+def prompt_of(entry: Any, origin: str = "a prompt", base: Path = Path()) -> Prompt:
     """The prompt that one JSON object describes.
+
+    Args:
+        entry: the object.
+        origin: its place, for what is found wrong with its checks later.
+        base: the folder that relative paths in its checks start from.
 
     Raises:
         Invalid: names the field, what was found and what is allowed.
@@ -65,7 +72,13 @@ def prompt_of(entry: Any) -> Prompt:
         except Invalid as error:
             raise Invalid(f"max_tokens {error}") from None
     kind = _text_field(entry, "kind") if "kind" in entry else "other"
-    return Prompt(name, _text_field(entry, "prompt"), kind, max_tokens)
+    text, checks = _text_field(entry, "prompt"), entry.get("checks")
+    if checks is not None:
+        try:
+            checks = listed(checks, f"{origin} ({name})", base)
+        except Invalid as error:
+            raise Invalid(f"checks {error}") from None
+    return Prompt(name, text, kind, max_tokens, checks)
 
 
 def checked_prompts(prompts: Iterable[Any]) -> tuple[Prompt, ...]:
@@ -79,7 +92,12 @@ def checked_prompts(prompts: Iterable[Any]) -> tuple[Prompt, ...]:
         if not isinstance(prompt, Prompt):
             raise Invalid(f"must be Prompts, found {found(prompt)}")
         entry = {"id": prompt.id, "prompt": prompt.text, "kind": prompt.kind}
-        checked.append(prompt_of({**entry, "max_tokens": prompt.max_tokens}))
+        plain = prompt_of({**entry, "max_tokens": prompt.max_tokens})
+        checks = prompt.checks
+        if checks is not None:
+            checks = configs(checks, f"the prompt {prompt.id!r}")
+        usual = configs(prompt.usual_checks, f"the prompt {prompt.id!r}")
+        checked.append(replace(plain, checks=checks, usual_checks=usual))
         if sum(known.id == prompt.id for known in checked) > 1:
             raise Invalid(f"id {prompt.id!r} is given twice")
     return tuple(checked)
@@ -98,7 +116,8 @@ def read_prompts(path: Path) -> tuple[Prompt, ...]:
         if not line.strip():
             continue
         try:
-            prompt = prompt_of(json.loads(line, object_pairs_hook=unique_keys))
+            entry = json.loads(line, object_pairs_hook=unique_keys)
+            prompt = prompt_of(entry, f"{path}, line {number}", path.parent)
         except json.JSONDecodeError as error:
             raise ConfigError(
                 f"{path}, line {number}: not JSON at column {error.colno}: {error.msg}"

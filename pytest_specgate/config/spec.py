@@ -53,6 +53,25 @@ class Spec:
         except Invalid as error:
             raise Invalid(f"{error} (allowed: {self.allowed})") from None
 
+    def at(self, base: Path) -> Spec:
+        """The same for values whose relative paths start from a folder."""
+        return self
+
+
+class BasedSpec(Spec):
+    """A key whose value may hold paths: they are relative to the folder of what names them."""
+
+    based: Callable[[Any, Path], Any]
+
+    def __init__(self, check: Callable[[Any, Path], Any], allowed: str) -> None:
+        """Check by a function of the value and the folder."""
+        super().__init__(lambda value: check(value, Path()), allowed)
+        object.__setattr__(self, "based", check)
+
+    def at(self, base: Path) -> Spec:
+        """The same for values whose relative paths start from a folder."""
+        return Spec(lambda value: self.based(value, base), self.allowed)
+
 
 def found(value: Any) -> str:
     """How a wrong value is named in a message."""

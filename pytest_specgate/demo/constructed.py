@@ -124,9 +124,20 @@ def _tables(tokenizer: Tokenizer, recipe: PairRecipe) -> tuple[list[int], Oracle
     return home, oracle
 
 
-def _weights(
+def table_weights(
     home: list[int], table: list[int], config: dict[str, Any], seed: int
 ) -> dict[str, Any]:
+    """Weights of a model that follows a table.
+
+    Args:
+        home: token -> the token whose embedding it shares, itself where it has its own.
+        table: token -> the next one; of tokens that share an embedding the same.
+        config: as in ``config.json``.
+        seed: of everything random.
+
+    Raises:
+        ValueError: the hidden size is too small for the vocabulary.
+    """
     import numpy as np
 
     rng = np.random.default_rng(seed)
@@ -221,6 +232,6 @@ def build(directory: Path, recipe: PairRecipe) -> Oracle:
             "torch_dtype": recipe.dtype,
             "eos_token_id": _END,
         }
-        weights = _weights(home, table, config, recipe.seed + seed)
+        weights = table_weights(home, table, config, recipe.seed + seed)
         save_model(directory / role, tokenizer, config, weights, recipe.dtype)
     return oracle

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from ..checks import Check
 from .acceptance import AcceptanceGate
 from .against import AgainstGate
 from .base import Gate
@@ -11,13 +14,18 @@ from .memory import MemoryGate
 from .options import OptionsGate
 from .parity import ParityGate
 from .preflight import PreflightGate
+from .quality import QualityGate
 from .recommended import RecommendedGate
 from .reuse import ReuseGate
 from .speedup import SpeedupGate
 
 
-def builtin_gates() -> list[Gate]:
-    """The gates that come with the plugin, in the order of the report."""
+def builtin_gates(checks: Mapping[str, Check] | None = None) -> list[Gate]:
+    """The gates that come with the plugin, in the order of the report.
+
+    Args:
+        checks: that the gate quality knows; those that come with the plugin by default.
+    """
     return [
         PreflightGate(),
         ParityGate(),
@@ -27,6 +35,7 @@ def builtin_gates() -> list[Gate]:
         AcceptanceGate(),
         ReuseGate(),
         OptionsGate(),
+        QualityGate(checks),
         TtftGate(),
         TpotGate(),
         BaselineGate(),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Status = Literal["passed", "failed", "inconclusive", "skipped"]
 Scope = Literal["pair", "prompt", "arm", "draft"]
-Needs = Literal["preflight", "parity", "options", "reuse", "scan", "rounds"]
+Needs = Literal["preflight", "parity", "options", "reuse", "samples", "scan", "rounds"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class Gate(Protocol):
         scope: ``pair`` for one item, ``prompt`` for one a prompt, ``arm`` for one a number of
             draft tokens, ``draft`` for one a draft.
         needs: ``preflight`` (nothing generated), ``parity`` (one pass over each path), that and
-            ``options`` tried alone or the ``reuse`` of prompt caches, ``scan`` (plain outputs and a
-            pass of the draft over them), or ``rounds`` (timed trials).
+            ``options`` tried alone, the ``reuse`` of prompt caches or further ``samples``, ``scan``
+            (plain outputs and a pass of the draft over them), or ``rounds`` (timed trials).
     """
 
     @property
@@ -179,11 +179,8 @@ def judged(gate: Gate, evidence: Evidence, options: Mapping[str, Any], subject: 
     return Verdict(gate.name, subject, "failed", f"the gate {gate.name} is at fault: {problem}")
 
 
-def nothing_to_judge(evidence: Evidence) -> tuple[str, tuple[str, ...]] | None:
-    """Why no figure of this evidence may turn a gate green, and what to do; None when some may.
-
-    Cases that failed parity do not count: they are not timed, and their gain is no gain.
-    """
+def nothing_drafted(evidence: Evidence) -> tuple[str, tuple[str, ...]] | None:
+    """Why these outputs are not those of a speculative run that went well, and what to do."""
     broken = [case for case in evidence.cases if case.error]
     if broken and len(broken) == len(evidence.cases):
         return f"nothing could be generated: {broken[0].error}", ()
@@ -195,11 +192,21 @@ def nothing_to_judge(evidence: Evidence) -> tuple[str, tuple[str, ...]] | None:
                 return f"not deterministic: {case.prompt.id}, {name}: {arm.unstable}", (
                     "The same path gave two outputs at temperature 0; no figure of it holds.",
                 )
-    usable = evidence.usable
     if not evidence.drafted:
         return "nothing was drafted: the draft model was never called", (
             "Check that the engine passes the draft model on; without it nothing is gained.",
         )
+    return None
+
+
+def nothing_to_judge(evidence: Evidence) -> tuple[str, tuple[str, ...]] | None:
+    """Why no figure of this evidence may turn a gate green, and what to do; None when some may.
+
+    Cases that failed parity do not count: they are not timed, and their gain is no gain.
+    """
+    if problem := nothing_drafted(evidence):
+        return problem
+    usable = evidence.usable
     if not usable:
         return (
             f"nothing to judge: none of {len(evidence.cases)} prompts gave an output on both paths "

@@ -16,7 +16,7 @@ from .blocks import blocks_of, broken_invariant, broken_ledger
 from .evidence import AGAIN, PLAIN, Against, ArmEvidence, CaseEvidence, Evidence, Side, arm_name
 from .forecast import Forecast, forecast
 from .fresh import FreshPeak, fresh_peak
-from .further import option_run, turn_run, with_option
+from .further import option_run, seed_of, turn_run, with_option
 from .lock import Busy
 from .record import CaseKey, Record, budget_of, key_of
 from .rerun import Rerun
@@ -77,6 +77,7 @@ class Campaign:
             record = self._records.setdefault(key_of(prompt), Record(prompt, inputs.parity))
             for k in inputs.num_draft_tokens:
                 record.wanted[k] = max(record.wanted.get(k, 0), rounds)
+            record.samples = max(record.samples, inputs.samples)
             if self._store.against is not None and record.twin is None:
                 record.twin = Record(prompt, inputs.parity, record.wanted)
             if inputs.configured and not record.rivals:
@@ -103,7 +104,8 @@ class Campaign:
     def planned_trials(self, measure: Measure) -> tuple[int, int]:
         """(least, most) trials that the registered prompts will take, warm-up included."""
         arms = sum(
-            1 + len(record.wanted) * (1 + len(record.rivals)) for record in self._records.values()
+            (len(record.wanted) + 1) * record.samples + len(record.wanted) * len(record.rivals)
+            for record in self._records.values()
         )
         plain = 2 if self._store.noise else 1
         timed = sum(
@@ -228,6 +230,29 @@ class Campaign:
         self._unmeasured = scan(records, inputs, self._store, self._runner, check, self._arm)
         return replace(self.evidence(inputs), missed=missed(records, self._runner))
 
+    def samples_pass(self, inputs: Inputs) -> Evidence:
+        """Evidence with ``inputs.samples`` outputs an arm, a seed each, as far as time allows."""
+        self.parity_pass(inputs)
+        for sample in range(2, inputs.samples + 1):
+            for record in self._generated(inputs):
+                if record.broke_in_sample:
+                    continue
+                seed = seed_of(inputs.decoding.seed, record.prompt.id, sample)
+                decoding = replace(inputs.decoding, seed=seed)
+                for k in (None, *inputs.num_draft_tokens):
+                    known = record.further.setdefault(arm_name(k), [])
+                    if len(known) >= sample - 1:
+                        continue
+                    if problem := self._store.budget.exceeded_by(self._runner.cost(k) or 0.0):
+                        self._unmeasured = problem
+                        return self.evidence(inputs)
+                    try:
+                        known.append(self._runner.generate(record, k, decoding=decoding))
+                    except EngineError as error:
+                        record.broke_in_sample = f"sample {sample}, {arm_name(k)}: {error}"
+                        break
+        return self.evidence(inputs)
+
     def _generated(self, inputs: Inputs) -> list[Record]:
         records = (self._records[key_of(prompt)] for prompt in inputs.prompts)
         return [record for record in records if record.arms and not record.errors]
@@ -340,8 +365,15 @@ class Campaign:
         for prompt in inputs.prompts:
             record = self._records.get(key_of(prompt))
             if record is not None and (record.arms or record.errors):
-                alone, turns = record.alone_of(inputs), record.turns_of(inputs)
-                cases.append(replace(record.case(keep), prompt=prompt, alone=alone, turns=turns))
+                case = replace(
+                    record.case(keep),
+                    prompt=prompt,
+                    alone=record.alone_of(inputs),
+                    turns=record.turns_of(inputs),
+                    further=record.further_of(inputs),
+                    broke_in_sample=record.broke_in_sample if inputs.samples > 1 else None,
+                )
+                cases.append(case)
         return Evidence(
             cases=tuple(cases),
             decoding=inputs.decoding,

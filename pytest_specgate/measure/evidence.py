@@ -194,8 +194,9 @@ class CaseEvidence:
     ``error`` says why an arm that was asked for is not there, or could not be timed, which is then
     ``broke_in_round``: parity was judged before, so no other gate tells it. ``mode`` is how outputs
     are compared. In mode ``scored`` the plain arm is there only where it was timed. ``alone`` are
-    options tried one at a time, ``turns`` the second turn of each arm, where a gate asked for them.
-    ``choices`` are the draft's own in place of each token of the plain output, in a scan.
+    options tried one at a time, ``turns`` the second turn of each arm, and ``further`` its outputs
+    with other seeds, where a gate asked for them; ``broke_in_sample`` says why one of those is not
+    there. ``choices`` are the draft's own in place of each token of the plain output, in a scan.
     """
 
     prompt: Prompt
@@ -207,6 +208,8 @@ class CaseEvidence:
     alone: tuple[OptionRun, ...] = ()
     turns: Mapping[str, TurnRun] = field(default_factory=dict)
     choices: tuple[int, ...] | None = None
+    further: Mapping[str, tuple[Generation, ...]] = field(default_factory=dict)
+    broke_in_sample: str | None = None
 
     @property
     def plain(self) -> ArmEvidence:
@@ -225,7 +228,17 @@ class CaseEvidence:
             arms=in_step({name: arm for name, arm in self.arms.items() if name in names}),
             alone=tuple(run for run in self.alone if arm_name(run.num_draft_tokens) in names),
             turns={name: run for name, run in self.turns.items() if name in names},
+            further={name: runs for name, runs in self.further.items() if name in names},
         )
+
+    def pairs(self) -> list[dict[str, Generation]]:
+        """Arm -> output, sample by sample: those of the parity pass, then those of further seeds.
+
+        As many as every arm has; the second plain arm of --spec-noise is none of them.
+        """
+        arms = {name: arm for name, arm in self.arms.items() if name != AGAIN}
+        columns = [[arm.generation, *self.further.get(name, ())] for name, arm in arms.items()]
+        return [dict(zip(arms, row, strict=True)) for row in zip(*columns, strict=False)]
 
     def parity(self) -> tuple[Parity, ...]:
         """One comparison a speculative arm; none without a plain output."""

@@ -1,7 +1,8 @@
-"""What is run beside the two paths themselves: one option alone, and a second turn."""
+"""What is run beside the two paths themselves: one option alone, a second turn, other seeds."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -93,6 +94,12 @@ def with_option(decoding: Decoding, option: str, value: float, first_token: int)
         return replace(decoding, logit_bias=((first_token, value),))
     changed: dict[str, Any] = {option: value}
     return replace(decoding, **changed)
+
+
+def seed_of(seed: int, prompt_id: str, sample: int) -> int:
+    """The seed of one further sample: another for each prompt, so that their draws do not agree."""
+    text = f"{seed}/{sample}/{prompt_id}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.sha256(text).digest()[:6], "big")
 
 
 def option_run(

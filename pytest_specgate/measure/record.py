@@ -26,6 +26,9 @@ class Record:
         warmed: further warm-up passes are behind it.
         alone: (option, value, k) -> its runs.
         turns: (arm, what is said in the second turn) -> its runs.
+        further: arm -> its outputs with other seeds, the second sample first.
+        samples: outputs an arm that some gate wants.
+        broke_in_sample: which of them could not be made, and why; no further one is tried.
         again: k -> what was run again to name a difference.
         twin: the same prompt in the other environment, where two are measured side by side.
         rivals: the same prompt with each further draft of a sweep.
@@ -45,6 +48,9 @@ class Record:
     warmed: bool = False
     alone: dict[tuple[str, float, int], OptionRun] = field(default_factory=dict)
     turns: dict[tuple[str, str], TurnRun] = field(default_factory=dict)
+    further: dict[str, list[Generation]] = field(default_factory=dict)
+    samples: int = 1
+    broke_in_sample: str | None = None
     again: dict[int | None, Generation] = field(default_factory=dict)
     twin: Record | None = None
     rivals: list[Record] = field(default_factory=list)
@@ -108,6 +114,12 @@ class Record:
         names = [PLAIN, *map(arm_name, inputs.num_draft_tokens)]
         keys = ((name, inputs.follow_up) for name in names)
         return {key[0]: self.turns[key] for key in keys if key in self.turns}
+
+    def further_of(self, inputs: Inputs) -> dict[str, tuple[Generation, ...]]:
+        """Arm -> its outputs with other seeds, as far as these inputs ask for them."""
+        names = [PLAIN, *map(arm_name, inputs.num_draft_tokens)]
+        kept = inputs.samples - 1
+        return {n: tuple(self.further[n][:kept]) for n in names if n in self.further}
 
     def case(self, names: Collection[str] | None = None) -> CaseEvidence:
         """What is known of these arms, their trials paired; of all arms by default, as they are."""

@@ -203,8 +203,19 @@ def _parity(report: SessionReport) -> Found:
     return "yes", f"{count(len(prompts), 'prompt')}, token for token"
 
 
-def _quality(_: SessionReport) -> Found:
-    return "not measured", "a test of your own with spec_compare can check what is sampled"
+def _quality(report: SessionReport) -> Found:
+    verdicts = _of(report, "quality")
+    if not verdicts:
+        return "not measured", "the gate quality, with decoding.temperature above 0, measures it"
+    for verdict in verdicts:
+        if verdict.status == "failed":
+            return "no", verdict.reason
+    for verdict in verdicts:
+        if verdict.status != "passed":
+            return "not measured", verdict.reason
+    if not any(verdict.evidence["sampled"] for verdict in verdicts):
+        return "not measured", "greedy output passes; decoding.temperature above 0 samples"
+    return "yes", verdicts[0].observed_text
 
 
 def _faster(report: SessionReport) -> Found:

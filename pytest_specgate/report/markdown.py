@@ -38,6 +38,7 @@ def markdown(report: SessionReport) -> str:
         *(_sweep(v) for v in report.whole_verdicts if "candidates" in v.evidence),
         _kinds(report),
         *_drafts(report),
+        *(_quality(v) for v in report.whole_verdicts),
         *_failures(report),
         *_undecided(report),
         *_noise(report),
@@ -118,6 +119,12 @@ def _acceptance(report: SessionReport) -> list[str]:
 def _folded(summary: str, lines: Sequence[str]) -> list[str]:
     head = ["<details>", f"<summary>{in_html(summary)}</summary>", ""]
     return [*head, *code_block(lines), "", "</details>"]
+
+
+def _quality(verdict: Verdict) -> list[str]:
+    rows = words.quality_rows(verdict)
+    title = f"### Quality ({inline(verdict.subject)})"
+    return [title, "", *table(words.QUALITY, rows)] if rows else []
 
 
 def _failures(report: SessionReport) -> Iterator[list[str]]:

@@ -87,6 +87,10 @@ def summary_lines(report: SessionReport, width: int, *, whole: bool = False) -> 
     for pair in report.measured if whole else ():
         for found in () if pair.scanned else pair.acceptance():
             lines += ["", *_indented("acceptance", acceptance(found), width)]
+    for verdict in report.whole_verdicts:
+        if quality := words.quality_rows(verdict):
+            title = shown(f"quality: outputs that pass every check ({verdict.subject})")
+            lines += ["", title, "", *_table(words.QUALITY, _safe(quality), range(1, 5))]
     for pair in report.measured:
         for line in (words.noise(pair.noise), words.spared(pair.trials, decided=report.decided)):
             lines += ["", *_wrapped(line, width)] if line else []

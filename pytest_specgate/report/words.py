@@ -151,6 +151,23 @@ def scan_table(report: SessionReport) -> tuple[list[str], list[list[str]]]:
     return ["draft", "size", f"accepted k={first}", *(f"k={each}" for each in sorted(ks))], body
 
 
+QUALITY = ("kind", "prompts", "outputs", "plain passed", "spec passed")
+
+
+def quality_rows(verdict: Verdict) -> list[list[str]]:
+    """A row a prompt kind, of how many outputs pass every check; none of another gate's verdict."""
+    return [
+        [
+            kind["kind"],
+            f"{kind['prompts']:,}",
+            f"{kind['outputs']:,}",
+            f"{kind['plain_passed']:,}",
+            f"{kind['speculative_passed']:,}",
+        ]
+        for kind in verdict.evidence.get("quality", ())
+    ]
+
+
 def _figure(value: float | None, form: str) -> str:
     return "-" if value is None else format(value, form)
 

@@ -13,6 +13,14 @@ from .noise import (
     rounds_needed,
     smallest_effect,
 )
+from .quality import (
+    decide_not_worse,
+    decide_rate,
+    exact_bounds,
+    paired_interval,
+    paired_z,
+    times_needed,
+)
 from .speedup import (
     LEAST_ROUNDS,
     LEAST_ROUNDS_TO_FAIL_ALONE,
@@ -49,10 +57,13 @@ __all__ = [
     "chance_of_false_alarm",
     "change_of",
     "decide_change",
+    "decide_not_worse",
     "decide_p95_ratio",
     "decide_p95_seconds",
     "decide_paired_change",
+    "decide_rate",
     "decide_speedup",
+    "exact_bounds",
     "harrell_davis_weights",
     "incomplete_beta",
     "median_level",
@@ -60,10 +71,13 @@ __all__ = [
     "noise_floor",
     "p95_bounds",
     "p95_ratio",
+    "paired_interval",
+    "paired_z",
     "prompt_spread",
     "rounds_needed",
     "smallest_effect",
     "speedup_centres",
     "speedup_verdicts",
     "thresholds",
+    "times_needed",
 ]

@@ -74,8 +74,8 @@ Decision checklist
 [x] TTFT, decode and e2e apart: from one clock, on both paths
 [x] memory and swap safe: 10.80 GB (draft +1.80 GB), swap +0.0 MB
 [x] greedy parity: 3 prompts, token for token
-[?] quality of sampled tasks: not measured, a test of your own with spec_compare
-    can check what is sampled
+[?] quality of sampled tasks: not measured, the gate quality, with
+    decoding.temperature above 0, measures it
 [x] median and p95 better on the real prompt mix: k=3
 [x] baseline stored for the next upgrade: main
 """
@@ -101,7 +101,7 @@ def test_an_empty_session_has_measured_nothing() -> None:
         "the gate speedup measures it",
         "the gate memory measures it",
         "the gate parity measures it",
-        "a test of your own with spec_compare can check what is sampled",
+        "the gate quality, with decoding.temperature above 0, measures it",
         "the gates speedup and latency measure it",
         "--spec-save-baseline NAME stores it",
     ]

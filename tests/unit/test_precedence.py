@@ -247,7 +247,7 @@ def test_the_built_in_gates_file_says_what_the_defaults_are() -> None:
         name: gate.defaults for name, gate in GATES.items() if name in DEFAULT_GATES
     }
     assert {*GATES} - {*DEFAULT_GATES} == {
-        *("acceptance", "reuse", "options", "ttft", "tpot", "baseline", "against"),
+        *("acceptance", "reuse", "options", "quality", "ttft", "tpot", "baseline", "against"),
     }
 
 

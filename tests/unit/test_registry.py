@@ -28,19 +28,23 @@ class Faster(SpeedupGate):
     """One that takes the place of a built-in gate."""
 
 
-def config(*, gates: Any = (), engines: Any = (), reports: Any = ()) -> pytest.Config:
+def config(
+    *, gates: Any = (), engines: Any = (), reports: Any = (), checks: Any = (), plugins: Any = ()
+) -> pytest.Config:
     """A configuration whose hooks answer so, one entry a plugin."""
     hook = SimpleNamespace(
         pytest_specgate_gates=lambda: list(gates),
         pytest_specgate_engines=lambda: list(engines),
         pytest_specgate_report=lambda: list(reports),
+        pytest_specgate_checks=lambda: list(checks),
     )
-    return cast(pytest.Config, SimpleNamespace(hook=hook))
+    manager = SimpleNamespace(get_plugins=lambda: set(plugins))
+    return cast(pytest.Config, SimpleNamespace(hook=hook, pluginmanager=manager))
 
 
 BUILT_IN = [
     *("preflight", "parity", "speedup", "latency", "memory", "acceptance"),
-    *("reuse", "options", "ttft", "tpot", "baseline", "against"),
+    *("reuse", "options", "quality", "ttft", "tpot", "baseline", "against"),
 ]
 ISOLATION = Isolation("popen", "--spec-isolate popen", 7.0)
 
