@@ -31,6 +31,7 @@ from .tail import (
     decide_p95_seconds,
     harrell_davis_weights,
     incomplete_beta,
+    p95,
     p95_bounds,
     p95_ratio,
 )
@@ -55,6 +56,7 @@ __all__ = [
     "median_change",
     "median_speedup",
     "noise_floor",
+    "p95",
     "p95_bounds",
     "p95_ratio",
     "prompt_spread",
