@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from itertools import groupby
 
 from ...gates.base import Verdict
 from ...measure.evidence import PLAIN, CaseEvidence, arm_name
@@ -13,6 +14,7 @@ from ..session_report import SessionReport
 
 _BEFORE, _AFTER = 300, 700  # characters that are shown
 _IDS = 6  # on either side
+_LEAST_SHARED = 4  # characters; fewer between two differences are there by chance
 _WORDS = re.compile(r"\s+|[A-Za-z0-9_]+|.", re.DOTALL)
 
 
@@ -74,7 +76,7 @@ def differences(case: CaseEvidence, *, least: bool) -> list[Difference]:
         least: of the first k alone, a few characters, all of them marked from the first that
             differs on: for one of very many failures.
     """
-    found = []
+    found: list[Difference] = []
     for parity in case.parity():
         if parity.exact or (least and found):
             continue
@@ -127,9 +129,18 @@ def _marked(plain: str, speculative: str) -> tuple[list[Piece], list[Piece]]:
     matcher = SequenceMatcher(None, *words, autojunk=False)
     sides: tuple[list[Piece], list[Piece]] = ([], [])
     for tag, a, b, c, d in matcher.get_opcodes():
-        for pieces, run in zip(sides, (words[0][a:b], words[1][c:d]), strict=True):
-            pieces.extend(_pieces("".join(run), tag != "equal"))
-    return sides
+        runs = "".join(words[0][a:b]), "".join(words[1][c:d])
+        last = b == len(words[0]) and d == len(words[1])
+        chance = not last and len(runs[0].strip()) < _LEAST_SHARED
+        for pieces, run in zip(sides, runs, strict=True):
+            pieces.extend(_pieces(run, tag != "equal" or chance))
+    return _joined(sides[0]), _joined(sides[1])
+
+
+def _joined(pieces: list[Piece]) -> list[Piece]:
+    """Neighbours that are alike as one."""
+    groups = groupby(pieces, key=lambda piece: piece.differs)
+    return [Piece("".join(piece.text for piece in run), differs) for differs, run in groups]
 
 
 def _pieces(text: str, differs: bool) -> Iterator[Piece]:

@@ -34,6 +34,7 @@ class Failure:
 
     name: str
     verdict: Verdict
+    reason: str
     observed: str | None
     differences: tuple[Difference, ...]
 
@@ -171,6 +172,7 @@ def _failures(report: SessionReport) -> Iterator[Failure]:
         yield Failure(
             words.verdict_name(report, verdict),
             verdict,
+            verdict.reason.removeprefix(f"{verdict.kind}: "),  # which stands before it
             words.observed(verdict),
             tuple(differences(case, least=number >= _IN_FULL)) if case is not None else (),
         )
@@ -260,7 +262,7 @@ def _kinds(pair: MeasuredPair) -> tuple[tuple[KindTable, ...], int]:
 
 def _facts(environment: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in environment.items():
-        if name == "distributions":
+        if name in ("distributions", "recorded_at"):  # the header has the time
             continue
         if isinstance(value, Mapping):
             text = ", ".join(f"{key} {part}" for key, part in value.items())

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ...measure.memory import MemoryParts
 
-_WIDE, _SMALL = (4.7, 3.0), (2.35, 1.9)  # inches
+_WIDE, _SMALL = (4.0, 2.8), (2.2, 1.9)  # inches
 _LONGEST_NAME = 18  # columns of a name on an axis
 _INK, _MUTED, _GRID, _PAPER, _LIMIT = "#010101", "#020202", "#030303", "#040404", "#060606"
 _SERIES = tuple(f"#0501{number:02x}" for number in range(1, 8))
@@ -230,13 +230,14 @@ def _latency(rows: Sequence[Latencies], name: str) -> Plot:
             )
         if any(row.honest for row in rows):
             axes.axhline(0.95, color=_MUTED, linewidth=0.8, linestyle=(0, (2, 2)))
-        axes.set_ylim(0, 1)
+        axes.set_ylim(0, 1.02)
         axes.set_xlim(left=0)
         axes.set_xlabel("end-to-end seconds of a trial (s)")
         axes.set_ylabel("share of trials at or below")
 
-    tails = ", ".join(f"{row.arm} {row.p95:.3g} s ({row.tail})" for row in rows)
-    caption = f"All timed trials of each path. Marked: {tails}."
+    tails = ", ".join(f"{row.arm} {row.p95:.3g} s" for row in rows)
+    marked = " and ".join(dict.fromkeys(row.tail for row in rows))
+    caption = f"All timed trials of each path. Marked is {marked}: {tails}."
     if not all(row.honest for row in rows):
         caption += " A p95 takes 60 trials; with fewer the largest is marked."
     return Plot(
@@ -244,8 +245,7 @@ def _latency(rows: Sequence[Latencies], name: str) -> Plot:
         caption,
         (_svg(draw, name, "Cumulative distribution of end-to-end seconds", caption),),
         tuple(
-            (_line_sample(_colour(i), _marker(i), _dash(i)), f"{row.arm}, marked: {row.tail}")
-            for i, row in enumerate(rows)
+            (_line_sample(_colour(i), _marker(i), _dash(i)), row.arm) for i, row in enumerate(rows)
         ),
         ("path", "trials", "median", "p95, or the largest"),
         tuple(
