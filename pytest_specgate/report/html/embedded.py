@@ -25,7 +25,7 @@ class Embedded:
 def embedded(report: SessionReport, most: int) -> Embedded:
     """The JSON report in at most so many characters, or in as few as it can be.
 
-    What is large goes first: lists of a value a token, then trials (CSV has them), then outputs.
+    What is large goes first: lists of a value a token, then outputs, then trials.
 
     Args:
         report: the session.
@@ -69,6 +69,14 @@ def _tokens(document: dict[str, Any]) -> None:
             del arm["blocks"]["accept_lengths"]
 
 
+def _digits(document: dict[str, Any]) -> None:
+    for arm in _arms(document):
+        arm["trials"] = [
+            {k: float(f"{v:.6g}") if isinstance(v, float) else v for k, v in trial.items()}
+            for trial in arm["trials"]
+        ]
+
+
 def _trials(document: dict[str, Any]) -> None:
     for arm in _arms(document):
         del arm["trials"]
@@ -86,7 +94,8 @@ def _cases(document: dict[str, Any]) -> None:
 
 _CUTS: dict[str, Callable[[dict[str, Any]], None]] = {
     "token ids and the accept length of each block": _tokens,
-    "timed trials": _trials,
     "output texts": _texts,
+    "digits of a trial's figures beyond the sixth": _digits,
+    "timed trials": _trials,
     "all figures of single prompts": _cases,
 }
