@@ -247,7 +247,7 @@ def test_what_the_block_leaves_out() -> None:
     assert document["cases"][0]["arms"]["plain"]["trials"][0]["e2e_s"] == 1.6
     least = embedded(report, 0)
     assert json.loads(least.text)["cases"] == []
-    assert len(least.left_out) == 5
+    assert len(least.left_out) == 4
 
 
 def test_it_is_the_same_every_time() -> None:
@@ -308,7 +308,7 @@ def test_a_thousand_prompts(failed: bool) -> None:
         )
         assert " open" not in group
         assert "1,001 verdicts" in group
-        assert "trials" in figures_in(text)["cases"][0]["arms"]["plain"]
+        assert figures_in(text)["cases"][999]["arms"]["k=3"]["blocks"]["proposed"] == 258
 
 
 # -- text from outside -----------------------------------------------------------------------------
@@ -518,6 +518,17 @@ def test_long_outputs_are_cut_around_the_place() -> None:
             shown = sum(len(piece.text) for piece in side.pieces)
             assert shown + side.before + side.after == 10_000
             assert shown < 1100
+
+
+def test_a_failed_gate_is_not_buried_under_prompts() -> None:
+    """The first twenty failures of each gate come before the rest."""
+    failures = [replace(FAILURE, subject=f"p{i}") for i in range(30)]
+    slow = replace(SPEEDUP, status="failed", reason="too slow")
+    text = page(make_report(*failures, slow, status="failed"))
+    shown, folded = text.split("<summary>10 failed verdicts more, in short</summary>")
+    assert "too slow" in shown
+    assert "<b>parity[p19]</b>" in shown
+    assert "<b>parity[p20]</b>" in folded
 
 
 def test_each_k_that_differs() -> None:

@@ -69,14 +69,6 @@ def _tokens(document: dict[str, Any]) -> None:
             del arm["blocks"]["accept_lengths"]
 
 
-def _digits(document: dict[str, Any]) -> None:
-    for arm in _arms(document):
-        arm["trials"] = [
-            {k: float(f"{v:.6g}") if isinstance(v, float) else v for k, v in trial.items()}
-            for trial in arm["trials"]
-        ]
-
-
 def _trials(document: dict[str, Any]) -> None:
     for arm in _arms(document):
         del arm["trials"]
@@ -95,7 +87,6 @@ def _cases(document: dict[str, Any]) -> None:
 _CUTS: dict[str, Callable[[dict[str, Any]], None]] = {
     "token ids and the accept length of each block": _tokens,
     "output texts": _texts,
-    "digits of a trial's figures beyond the sixth": _digits,
     "timed trials": _trials,
     "all figures of single prompts": _cases,
 }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from .figures import pair_figures
 from .plots import Plot, plots
 
 MOST_BYTES = 4_900_000
-_IN_FULL = 20  # failures whose outputs are compared word by word
+_IN_FULL = 20  # failures of a gate, whose outputs are compared word by word
 _LONG = 20  # rows; a longer list is folded
 _MOST_ROWS = 5_000  # of prompts, a pair
 _MOST_DRAWN = 6  # pairs
@@ -116,6 +117,7 @@ def page(report: SessionReport) -> str:
 
 
 def _context(report: SessionReport) -> dict[str, Any]:
+    first, rest = _failures(report)
     rows = sorted(report.gate_rows(), key=lambda row: WORST_FIRST.index(row.status))
     return {
         "report": report,
@@ -125,8 +127,8 @@ def _context(report: SessionReport) -> dict[str, Any]:
         "gates_header": words.GATES,
         "gates": rows,
         "counts": _counts(rows),
-        "failures": list(_failures(report)),
-        "in_full": _IN_FULL,
+        "failures": first,
+        "more_failures": rest,
         "undecided": [
             (words.undecided(report, v), v.advice)
             for v in report.whole_verdicts
@@ -165,16 +167,27 @@ def _counts(rows: list[GateRow]) -> list[tuple[Status, int]]:
     return [(status, number) for status, number in found if number]
 
 
-def _failures(report: SessionReport) -> Iterator[Failure]:
-    failed = [verdict for verdict in report.whole_verdicts if verdict.status == "failed"]
-    for number, verdict in enumerate(failed):
+def _failures(report: SessionReport) -> tuple[list[Failure], list[Failure]]:
+    """The first of each gate, in full, and the rest in short."""
+    seen: Counter[str] = Counter()
+    first: list[Verdict] = []
+    rest: list[Verdict] = []
+    for verdict in report.whole_verdicts:
+        if verdict.status == "failed":
+            (first if seen[verdict.gate] < _IN_FULL else rest).append(verdict)
+            seen[verdict.gate] += 1
+    return list(_told(report, first, least=False)), list(_told(report, rest, least=True))
+
+
+def _told(report: SessionReport, failed: Iterable[Verdict], *, least: bool) -> Iterator[Failure]:
+    for verdict in failed:
         case = failed_case(report, verdict) if verdict.gate == "parity" else None
         yield Failure(
             words.verdict_name(report, verdict),
             verdict,
             verdict.reason.removeprefix(f"{verdict.kind}: "),  # which stands before it
             words.observed(verdict),
-            tuple(differences(case, least=number >= _IN_FULL)) if case is not None else (),
+            tuple(differences(case, least=least)) if case is not None else (),
         )
 
 
