@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from .engines.base import Engine
 from .gates import builtin_gates
 from .gates.base import Gate
 from .report import SessionReport, builtin_reports
+from .report.html import MODULES, write_html
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,19 @@ class Registry:
         from .gates.scan import ScanGate
 
         return replace(self, gates={**self.gates, ScanGate.name: ScanGate()})
+
+    def check_report(self, kind: str, origin: str) -> None:
+        """Is what a report is made with installed?
+
+        Raises:
+            ConfigError: no.
+        """
+        missing = [name for name in MODULES if find_spec(name) is None]
+        if missing and self.reports[kind] is write_html:
+            raise ConfigError(
+                f"{origin}: the {kind} report needs {' and '.join(missing)}: "
+                "pip install 'pytest-specgate[report]'"
+            )
 
     def check_engine(self, name: str, origin: str) -> None:
         """Is there an engine of that name, and can it run where it is to?

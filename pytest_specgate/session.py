@@ -55,6 +55,8 @@ class SpecSession:
         self._config = config
         self.registry = Registry.gather(config)
         self._options = read_options(config, self.registry.reports)
+        for request in self._options.reports:
+            self.registry.check_report(request.kind, request.origin)
         if self._options.against and not self._options.isolation:
             # both sides alike, or the way that results take would be part of the difference
             own = Isolation("popen", self._options.against.origin)

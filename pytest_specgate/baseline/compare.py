@@ -366,7 +366,12 @@ def _times(
             reason = "some outputs are of one token or one block: it is not defined"
             figures += _missing(name, "not judged", limits[name], reason)
             continue
-        estimates = [median_level(side) for side in values]
+        fewest = [min(map(len, side)) for side in values]
+        estimates = [
+            median_level([row[:most] for row in side])
+            for side, most in zip(values, fewest, strict=True)
+        ]
+        shape = len(sides[0]), min(fewest)
         figure = _judged(name, estimates, limits[name], form, shape)
         if not same_machine and figure.status != "not judged":
             figure = _unjudged(figure, "another machine: seconds cannot be compared")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ..config.spec import number, optional
+from ..measure.memory import parts_at_peak
 from ..text import gigabytes
 from .base import BaseGate, Verdict, nothing_to_judge
 from .words import excluded, untimed
@@ -125,16 +126,13 @@ def _parts(evidence: Evidence) -> tuple[str, ...]:
     """Weights, caches and working memory apart, of the speculative trial with the highest peak."""
     if evidence.pair is None:
         return ()
-    weights = evidence.pair.target.bytes + evidence.pair.draft.bytes
-    arm = max(
-        (case.speculative[0] for case in evidence.timed),
-        key=lambda arm: max(trial.peak_memory_bytes or 0 for trial in arm.trials),
-    )
-    peak = max(trial.peak_memory_bytes or 0 for trial in arm.trials)
-    caches = sum(arm.generation.kv_bytes or (0, 0))
-    working = max(0, peak - weights - caches)
-    line = f"weights {gigabytes(weights)}, KV caches {gigabytes(caches)}, working "
-    lines = [line + gigabytes(working)]
+    parts = parts_at_peak(evidence.pair, (case.speculative[0] for case in evidence.timed))
+    if parts is None:
+        return ()
+    lines = [
+        f"weights {gigabytes(parts.target_weights + parts.draft_weights)}, "
+        f"KV caches {gigabytes(parts.caches)}, working {gigabytes(parts.working)}"
+    ]
     if evidence.engine is not None:
         limit = gigabytes(evidence.engine.memory_limit_bytes)
         lines.append(f"limit {limit}: {evidence.engine.memory_limit_origin}")

@@ -5,15 +5,14 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, reduce
-from operator import add
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..config.plan import Decoding, Inputs, ParityMode, Prompt
 from ..engines.base import EngineInfo, Generation, PairInfo
 from ..preflight import Preflight
 from ..stats import NoiseFloor, noise_floor
-from .blocks import Blocks
+from .blocks import Blocks, joined
 from .diagnosis import Check, Diagnosis
 from .further import OptionRun, TurnRun, first_difference
 
@@ -349,7 +348,7 @@ class Evidence:
             and all(arm.trials for arm in (case.plain, *case.speculative))
         )
 
-    @property
+    @cached_property
     def rounds(self) -> int:
         """Rounds that every arm of every timed case was part of."""
         counts = (len(arm.trials) for case in self.timed for arm in (case.plain, *case.speculative))
@@ -394,8 +393,7 @@ class Evidence:
 
     def _blocks(self, cases: tuple[CaseEvidence, ...]) -> Blocks:
         self._one_arm()
-        found = [arm.blocks for case in cases for arm in case.speculative if arm.blocks is not None]
-        return reduce(add, found, Blocks())
+        return joined(arm.blocks for case in cases for arm in case.speculative)
 
     @property
     def drafted(self) -> bool:

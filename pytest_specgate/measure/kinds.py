@@ -5,10 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 
-from .blocks import Blocks
+from .blocks import joined
 from .evidence import PLAIN, ArmEvidence, CaseEvidence, arm_name
 
 
@@ -60,7 +58,7 @@ def _kind_row(kind: str, k: int, cases: list[CaseEvidence]) -> KindRow:
         return [case.arms[pick] for case in cases]
 
     plain, ours = arms(PLAIN), arms(arm_name(k))
-    blocks = reduce(add, (arm.blocks for arm in ours if arm.blocks is not None), Blocks())
+    blocks = joined(arm.blocks for arm in ours)
     return KindRow(
         kind=kind,
         num_draft_tokens=k,

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import reduce
-from operator import add
 from typing import Literal
 
 from ..gates.acceptance import AcceptanceGate
 from ..gates.base import Verdict
-from ..measure.blocks import Blocks
+from ..measure.blocks import joined
 from ..measure.evidence import PLAIN, Trial
 from ..preflight.resources import CLEARLY_SMALLER
 from ..prompts import builtin
@@ -113,9 +111,7 @@ def _best_rate(pair: MeasuredPair) -> float | None:
     arms = [arm for case in pair.cases for arm in case.arms.values() if arm.blocks is not None]
     rates = []
     for k in {arm.num_draft_tokens for arm in arms}:
-        blocks = reduce(
-            add, (arm.blocks for arm in arms if arm.num_draft_tokens == k and arm.blocks), Blocks()
-        )
+        blocks = joined(arm.blocks for arm in arms if arm.num_draft_tokens == k)
         rates += [blocks.acceptance_rate] if blocks.acceptance_rate is not None else []
     return max(rates, default=None)
 

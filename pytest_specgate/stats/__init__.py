@@ -39,6 +39,7 @@ from .tail import (
     decide_p95_seconds,
     harrell_davis_weights,
     incomplete_beta,
+    p95,
     p95_bounds,
     p95_ratio,
 )
@@ -69,6 +70,7 @@ __all__ = [
     "median_level",
     "median_speedup",
     "noise_floor",
+    "p95",
     "p95_bounds",
     "p95_ratio",
     "paired_interval",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -302,6 +303,19 @@ def test_wrong_ini_value_where_nothing_is_gated(
 ) -> None:
     write_ini(project.path, "ini", {f"specgate_{name}": value for name, value in settings.items()})
     refused((), f"{project.path / 'pytest.ini'}: ", *words)
+
+
+@pytest.mark.parametrize("more", [(), PAIR])
+def test_html_report_without_its_extra(
+    refused: Refused, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...]
+) -> None:
+    """Told before anything is loaded, with what to install."""
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    refused(
+        ("--spec-report=html:out.html", *more),
+        "--spec-report html:out.html: the html report needs matplotlib: "
+        "pip install 'pytest-specgate[report]'",
+    )
 
 
 TEMPLATE_ARGS = "--spec-chat-template-args"

@@ -93,11 +93,16 @@ def _constructed(agreement: float) -> Callable[[Path], None]:
     return make
 
 
-def _emoji(folder: Path) -> None:
-    """A target that says EMOJI_TEXT byte by byte for ever; its draft errs in two places."""
+def save_saying(folder: Path, text: str) -> None:
+    """A target that says a text byte by byte for ever; its draft errs in two places.
+
+    Args:
+        folder: to hold ``target``, ``draft`` and the ids of the text.
+        text: of at least six bytes, no two alike.
+    """
     tokenizer = make_tokenizer()
     vocabulary = tokenizer.get_vocab()
-    ids = [vocabulary[piece] for piece in _byte_tokens(EMOJI_TEXT)]
+    ids = [vocabulary[piece] for piece in _byte_tokens(text)]
     follows = dict(zip(ids, ids[1:] + ids[:1], strict=True))
     guessed = {**follows, ids[1]: follows[ids[5]], ids[5]: follows[ids[1]]}
     for role, table in (("target", follows), ("draft", guessed)):
@@ -204,7 +209,7 @@ BUILDERS: Mapping[str, Callable[[Path], Any]] = {
     "vocab-smaller": _smaller_vocabulary,
     "always-wrong": _constructed(0.0),
     "constructed": _constructed(0.8),
-    "emoji": _emoji,
+    "emoji": lambda folder: save_saying(folder, EMOJI_TEXT),
     "shifted": _shifted_tokenizer,
     "template": _other_template,
     "no-template": _no_template,

@@ -224,6 +224,21 @@ def test_sampled_outputs_are_compared_by_the_token() -> None:
     assert figure("speedup", compared(THEN, greedy)).status == "failed"
 
 
+def test_prompts_whose_decode_is_not_always_defined() -> None:
+    """One trial of one block alone: its prompt has a round less, and the others are cut to that."""
+
+    def shorter(arm: StoredArm) -> StoredArm:
+        first, *rest = arm.trials
+        return replace(arm, trials=(replace(first, past_first_block=None), *rest))
+
+    then, now = stored(*mix()), stored(*mix())
+    arm = shorter(now.cases["p1"].arms["k=3"])
+    now = with_arm(now, "p1", "k=3", trials=arm.trials)
+    one = figure("decode", compared(then, now, decode="5%"))
+    assert one.status in ("passed", "inconclusive")
+    assert one.now.endswith(" tok/s")
+
+
 # -- memory ----------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,7 @@ import pytest
 from pytest_specgate.config.build import DEFAULT_GATES, Builder
 from pytest_specgate.config.gates_file import default_gates_file, read_gates_file
 from pytest_specgate.config.keys import MARKER_INPUTS, SECTIONS
-from pytest_specgate.config.layers import Key, Layer, Layers, Setting, checked
+from pytest_specgate.config.layers import SWEPT, Key, Layer, Layers, Setting, checked
 from pytest_specgate.config.markers import gate_configs, inputs_layer
 from pytest_specgate.config.options import Options, read_options
 from pytest_specgate.config.plan import Decoding, Inputs, Measure, ModelRef, Prompt
@@ -78,6 +78,11 @@ VALUES: dict[str, tuple[Any, Any, Any, Any, Any]] = {
     "decoding__ignore_eos": (True, False, True, True, False),
     "decoding__logit_bias": (((1, 2.0),), (), ((3, -1.0), (5, 2.0)), ((7, 1.0),), ()),
     "decoding__chat_template_args": ({"a": 1}, {"b": 2}, {}, {"c": 3}, {}),
+    "sweep__num_draft_tokens": ((1, 2), (3,), (4, 5), (6,), ()),
+    "sweep__objective": (
+        *("worst_kind", "median_speedup", "worst_kind", "worst_kind", "median_speedup"),
+    ),
+    "sweep__per_kind": (False, True, False, False, True),
     "measure__min_rounds": (1, 2, 3, 4, 5),
     "measure__max_rounds": (21, 22, 23, 24, 12),
     "measure__warmup": (2, 3, 4, 5, 1),
@@ -97,6 +102,8 @@ def _got(name: str, inputs: Inputs, measure: Measure) -> Any:
         return inputs.prompts[0].id.rpartition("-")[0]
     if section == "measure":
         return getattr(measure, key)
+    if section == "sweep":
+        return getattr(inputs, SWEPT[key])
     if key in ("num_draft_tokens", "chat_template_args"):
         return getattr(inputs, key)
     if key == "max_tokens":
@@ -235,6 +242,7 @@ def test_the_built_in_gates_file_ranks_below_the_ini_file(name: str) -> None:
     assert _got(name, plan.inputs, plan.measure) == _expected(name, value)
     assert plan.settings == {}
     names = ["preflight", "parity", "speedup", "latency", "memory"]
+    names += ["recommended"] if name == "sweep__num_draft_tokens" else []
     assert [gate.name for gate in plan.gates] == names
 
 
@@ -248,6 +256,7 @@ def test_the_built_in_gates_file_says_what_the_defaults_are() -> None:
     }
     assert {*GATES} - {*DEFAULT_GATES} == {
         *("acceptance", "reuse", "options", "quality", "ttft", "tpot", "baseline", "against"),
+        "recommended",
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -44,7 +45,7 @@ def config(
 
 BUILT_IN = [
     *("preflight", "parity", "speedup", "latency", "memory", "acceptance"),
-    *("reuse", "options", "quality", "ttft", "tpot", "baseline", "against"),
+    *("reuse", "options", "quality", "ttft", "tpot", "baseline", "against", "recommended"),
 ]
 ISOLATION = Isolation("popen", "--spec-isolate popen", 7.0)
 
@@ -54,7 +55,7 @@ def test_what_comes_with_specgate() -> None:
     registry = Registry.gather(config())
     assert list(registry.gates) == BUILT_IN
     assert list(registry.engines) == ["mlx-lm"]
-    assert list(registry.reports) == ["csv", "json", "markdown"]
+    assert list(registry.reports) == ["csv", "html", "json", "markdown"]
     assert registry.isolation is None
 
 
@@ -110,6 +111,38 @@ def test_an_isolated_registry_has_no_other_engine() -> None:
     assert isinstance(isolated.engines["mlx-lm"](), IsolatedEngine)
     assert isolated == replace(registry, engines=isolated.engines, isolation=ISOLATION)
     assert list(registry.engines) == ["mlx-lm", "mine"]
+
+
+@pytest.mark.parametrize(
+    ("missing", "words"),
+    [(["jinja2"], "jinja2"), (["jinja2", "matplotlib"], "jinja2 and matplotlib")],
+)
+def test_the_html_report_needs_its_extra(
+    monkeypatch: pytest.MonkeyPatch, missing: list[str], words: str
+) -> None:
+    """Said at once, with what installs it; no other report needs it."""
+    for name in missing:
+        monkeypatch.setitem(sys.modules, name, None)
+    registry = Registry.gather(config())
+    with pytest.raises(ConfigError) as error:
+        registry.check_report("html", "--spec-report html:a.html")
+    assert str(error.value) == (
+        f"--spec-report html:a.html: the html report needs {words}: "
+        "pip install 'pytest-specgate[report]'"
+    )
+    for kind in ("json", "markdown", "csv"):
+        registry.check_report(kind, "x")
+
+
+def test_another_html_report_needs_nothing_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plugin's own."""
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    Registry.gather(config(reports=[{"html": lambda *_: None}])).check_report("html", "x")
+
+
+def test_the_html_report_with_its_extra() -> None:
+    """Nothing to say."""
+    Registry.gather(config()).check_report("html", "x")
 
 
 def test_an_engine_that_is_there() -> None:
