@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ...gates.base import Verdict
 from ...measure.evidence import PLAIN, Evidence, arm_name
@@ -28,11 +29,16 @@ class Speedups:
 
 @dataclass(frozen=True, slots=True)
 class SpeedupFigure:
-    """The first row is of all prompts; ``limit`` is the speedup gate's, where it has one alone."""
+    """The first row is of all prompts.
+
+    ``limit`` is the speedup gate's, where it has one alone; ``predicted`` are (k, speedup) over all
+    prompts, after a sweep.
+    """
 
     rows: tuple[Speedups, ...]
     limit: float | None
     kinds_left_out: int
+    predicted: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,16 @@ class Acceptances:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockTime:
+    """Seconds of a whole block of k proposals: its draft steps, its target pass, the rest."""
+
+    num_draft_tokens: int
+    draft_s: float
+    verify_s: float
+    rest_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class PairFigures:
     """Everything that is drawn of one pair; what was not measured is empty."""
 
@@ -84,6 +100,7 @@ class PairFigures:
     latencies: tuple[Latencies, ...]
     acceptances: tuple[Acceptances, ...]
     memory: tuple[tuple[str, MemoryParts], ...]
+    block_times: tuple[BlockTime, ...] = ()
 
 
 def pair_figures(pair: MeasuredPair, verdicts: Sequence[Verdict]) -> PairFigures:
@@ -93,13 +110,44 @@ def pair_figures(pair: MeasuredPair, verdicts: Sequence[Verdict]) -> PairFigures
     """
     evidence = Evidence(pair.cases, pair.inputs.decoding, pair.info)
     at = {k: evidence.for_arm(k) for k in evidence.num_draft_tokens}
+    made = _prediction(pair, verdicts)
+    speedup = _speedup(at, verdicts)
+    if speedup is not None:
+        most = max(k for row in speedup.rows for k, _ in row.points)
+        rows = [row for row in made.get("rows", ()) if row["num_draft_tokens"] <= most]
+        points = tuple((row["num_draft_tokens"], row["speedup"]) for row in rows)
+        speedup = replace(speedup, predicted=points)
     return PairFigures(
-        speedup=_speedup(at, verdicts),
+        speedup=speedup,
+        block_times=_block_times(made, at),
         latencies=_latencies(at),
         acceptances=tuple(
             found for k, arm in at.items() if (found := _acceptances(k, arm)) is not None
         ),
         memory=_memory(at),
+    )
+
+
+def _prediction(pair: MeasuredPair, verdicts: Sequence[Verdict]) -> Mapping[str, Any]:
+    """What a sweep predicts of this pair; empty where nothing was."""
+    name = next(iter(pair.inputs.draft_names), "")
+    for verdict in verdicts:
+        found: Mapping[str, Any] = verdict.evidence.get("predictions", {}).get(name, {})
+        if "rows" in found:
+            return found
+    return {}
+
+
+def _block_times(made: Mapping[str, Any], at: Collection[int]) -> tuple[BlockTime, ...]:
+    rows = [row for row in made.get("rows", ()) if row["num_draft_tokens"] in at]
+    return tuple(
+        BlockTime(
+            row["num_draft_tokens"],
+            row["num_draft_tokens"] * made["draft"] * made["plain_s"],
+            row["verify"] * made["plain_s"],
+            row["rest"] * made["plain_s"],
+        )
+        for row in rows
     )
 
 

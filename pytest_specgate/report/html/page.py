@@ -136,6 +136,16 @@ def _context(report: SessionReport) -> dict[str, Any]:
         ],
         "groups": list(_groups(report)),
         "baselines": [v for v in report.whole_verdicts if "compared" in v.evidence],
+        "sweeps": [
+            (v, words.sweep_table(v.evidence))
+            for v in report.whole_verdicts
+            if "candidates" in v.evidence
+        ],
+        "sweep_header": words.SWEEP,
+        "qualities": [
+            (v, words.quality_rows(v)) for v in report.whole_verdicts if words.quality_rows(v)
+        ],
+        "quality_header": words.QUALITY,
         "changes_header": CHANGES,
         "figures_header": FIGURES,
         "nothing_changed": NOTHING,

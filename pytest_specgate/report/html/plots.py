@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from unicodedata import east_asian_width
 
 from ...text import count, gigabytes, shown
-from .figures import Acceptances, Latencies, PairFigures, SpeedupFigure
+from .figures import Acceptances, BlockTime, Latencies, PairFigures, SpeedupFigure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -107,6 +107,8 @@ def plots(figures: PairFigures, name: str) -> list[Plot]:
         if figures.acceptances:
             found.append(_lengths(figures.acceptances, f"{name}-lengths"))
             found.append(_positions(figures.acceptances, f"{name}-positions"))
+        if figures.block_times:
+            found.append(_block_times(figures.block_times, f"{name}-blocks"))
         if figures.memory:
             found.append(_memory(figures.memory, f"{name}-memory"))
     return found
@@ -133,6 +135,8 @@ def _speedup(figure: SpeedupFigure, name: str) -> Plot:
         (_line_sample(_colour(i), _marker(i), _dash(i)), row.name)
         for i, row in enumerate(figure.rows if len(ks) > 1 else ())
     ]
+    if figure.predicted and len(ks) > 1:
+        legend.append((_line_sample("var(--muted)", "", (1, 2)), "predicted"))
     if figure.limit is not None:
         legend.append((_line_sample("var(--fail)", "", (3, 2)), f"limit {figure.limit:g}x"))
     return Plot(
@@ -145,7 +149,8 @@ def _speedup(figure: SpeedupFigure, name: str) -> Plot:
             (row.name, str(k), f"{e.value:.3f}x", "{:.3f} to {:.3f}".format(*e.interval))
             for row in figure.rows
             for k, e in row.points
-        ),
+        )
+        + tuple(("predicted", str(k), f"{value:.3f}x", "") for k, value in figure.predicted),
     )
 
 
@@ -171,6 +176,9 @@ def _speedup_over_k(figure: SpeedupFigure, name: str, words: str) -> str:
                 [high - v for v, (_, high) in zip(values, bounds, strict=True)],
             ]
             axes.errorbar(xs, values, yerr=reach, capsize=3, elinewidth=1.4, **line)
+        if figure.predicted:
+            over, foretold = zip(*figure.predicted, strict=True)
+            axes.plot(over, foretold, color=_MUTED, linewidth=1.6, linestyle=(0, (1, 2)))
         _limits(axes.axhline, figure.limit)
         axes.set_xticks(ks)
         axes.set_xlabel("num_draft_tokens k (tokens)")
@@ -338,6 +346,53 @@ def _positions(rows: Sequence[Acceptances], name: str) -> Plot:
                 str(row.num_draft_tokens),
                 *(f"{accepted:,} of {proposed:,}" for proposed, accepted in row.positions),
                 *[""] * (longest - len(row.positions)),
+            )
+            for row in rows
+        ),
+    )
+
+
+def _block_times(rows: Sequence[BlockTime], name: str) -> Plot:
+    labels = ("draft steps", "target pass", "rest")
+    parts = [(row.draft_s, row.verify_s, max(0.0, row.rest_s)) for row in rows]
+
+    def draw(axes: Axes) -> None:
+        for number, of_row in enumerate(parts):
+            left = 0.0
+            for part, seconds in enumerate(of_row):
+                axes.barh(
+                    number,
+                    seconds * 1e3,
+                    left=left,
+                    height=0.62,
+                    color=_SERIES[part],
+                    edgecolor=_PAPER,
+                    hatch=_HATCHES[part],
+                    linewidth=0.8,
+                )
+                left += seconds * 1e3
+        _name_rows(axes, len(rows))
+        axes.grid(visible=False, axis="y")
+        axes.set_xlabel("time of a block (ms)")
+
+    caption = "Where the time of a whole block goes, from passes that were timed singly."
+    if any(row.rest_s < 0 for row in rows):
+        caption += " Where passes run into each other the rest is below 0, and not drawn."
+    names = [f"k = {row.num_draft_tokens}" for row in rows]
+    svg = _svg(draw, name, "Time of a block", caption, (_WIDE[0], 1.1 + 0.3 * len(rows)))
+    return Plot(
+        "Time of a block",
+        caption,
+        (_with_names(svg, names),),
+        tuple(
+            (_box_sample(f"var(--s{part})", part - 1), label)
+            for part, label in enumerate(labels, start=1)
+        ),
+        ("k", *labels),
+        tuple(
+            (
+                str(row.num_draft_tokens),
+                *(f"{s * 1e3:.2f} ms" for s in (row.draft_s, row.verify_s, row.rest_s)),
             )
             for row in rows
         ),
