@@ -85,13 +85,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             report = session(chosen.prompts, ks, failed)
             assert isinstance(report, SessionReport)
             path = folder / f"k{'-'.join(map(str, ks))}-failed{failed}.html"
-            begin = time.perf_counter()
+            begin, busy = time.perf_counter(), time.process_time()
             write_html(report, path)
             seconds, size = time.perf_counter() - begin, path.stat().st_size
+            busy = time.process_time() - busy
             over |= seconds >= MOST_SECONDS or size >= MOST_BYTES
             print(
                 f"{chosen.prompts:,} prompts, k = {', '.join(map(str, ks))}, {failed:,} failed: "
-                f"{seconds:.1f} s, {size:,} bytes"
+                f"{seconds:.1f} s ({busy:.1f} s of CPU), {size:,} bytes"
             )
     return int(over)
 

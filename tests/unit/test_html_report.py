@@ -29,6 +29,7 @@ from tests.fakes import GB, failed_case, make_arm, make_case, pair_info
 
 from .test_markdown_report import BASELINE
 from .test_reports import (
+    DRAFT,
     EXPLAIN_1,
     FAILURE,
     LATENCY,
@@ -561,3 +562,102 @@ def test_nothing_heavy_is_loaded_with_the_module() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "set()"
+
+
+# -- a sweep, and quality --------------------------------------------------------------------------
+
+
+def _swept() -> SessionReport:
+    """One k in use, another recommended, and what is predicted of both."""
+    name = DRAFT.short
+    rows = [
+        {
+            "num_draft_tokens": k,
+            "speedup": 1.0 + k / 10,
+            "verify": 1.5,
+            "rest": 0.25 if k < 3 else -0.1,
+        }
+        for k in range(1, 17)
+    ]
+    candidates = [
+        {
+            "draft": name,
+            "num_draft_tokens": k,
+            "speedup": speedup,
+            "interval": [speedup - 0.1, speedup + 0.1],
+            "acceptance_rate": 0.5,
+            "p95_ratio": None,
+            "peak": "1.00 GB",
+            "rounds": 7,
+            "beaten": k == 3,
+            "excluded": None,
+        }
+        for k, speedup in ((1, 1.5), (3, 1.2))
+    ]
+    best = {"draft": name, "num_draft_tokens": 1}
+    evidence = {
+        "configured": {"draft": name, "num_draft_tokens": 3},
+        "candidates": candidates,
+        "mix": {"best": best, "advised": best, "equals": [], "pays": "passed"},
+        "predictions": {name: {"rows": rows, "draft": 0.1, "plain_s": 0.02}},
+    }
+    verdict = Verdict(
+        *("recommended", "pair", "failed", "k=1 is faster"),
+        details=("over <b>the</b> mix: k=1",),
+        evidence=evidence,
+    )
+    cases = tuple(
+        make_case(
+            f"p{i}",
+            make_arm(None, (1.0,) * 7),
+            *(make_arm(k, (1 / (1 + k / 10),) * 7) for k in (1, 3)),
+        )
+        for i in range(2)
+    )
+    return make_report(verdict, cases=cases, ks=(1, 3), status="failed")
+
+
+def test_a_sweep_has_its_table_and_what_was_predicted() -> None:
+    """The line over k, the time of a block, and lines that stay text."""
+    report = _swept()
+    (pair,) = report.measured
+    figures = pair_figures(pair, report.verdicts)
+    assert figures.speedup is not None
+    assert figures.speedup.predicted == ((1, 1.1), (2, 1.2), (3, 1.3))
+    blocks = [(b.num_draft_tokens, b.draft_s, b.verify_s, b.rest_s) for b in figures.block_times]
+    expected = [(1, 0.002, 0.03, 0.005), (3, 0.006, 0.03, -0.002)]
+    assert blocks == [pytest.approx(row) for row in expected]
+    titles = {plot.title: plot for plot in plots(figures, "x")}
+    assert ("predicted", "2", "1.200x", "") in titles["Speedup over num_draft_tokens"].rows
+    assert ("3", "6.00 ms", "30.00 ms", "-2.00 ms") in titles["Time of a block"].rows
+    assert "below 0" in titles["Time of a block"].caption
+    text = page(report)
+    assert "<h2>Sweep</h2>" in text
+    assert "over &lt;b&gt;the&lt;/b&gt; mix" in text
+
+
+def test_without_a_sweep_nothing_is_predicted() -> None:
+    (pair,) = (report := make_report(*VERDICTS)).measured
+    figures = pair_figures(pair, report.verdicts)
+    assert figures.block_times == ()
+    assert figures.speedup is not None
+    assert figures.speedup.predicted == ()
+    assert "<h2>Sweep</h2>" not in page(report)
+
+
+def test_outputs_that_fail_a_check_are_listed() -> None:
+    """Its message is what a model said in part: text."""
+    kind = {"kind": "json", "prompts": 1, "outputs": 2, "plain_passed": 2}
+    failing = {
+        "prompt": "a",
+        "kind": "json",
+        "sample": 1,
+        "arm": "k=3",
+        "check": "json",
+        "message": "found <script>",
+    }
+    evidence = {"quality": [{**kind, "speculative_passed": 1}], "failing": [failing]}
+    report = make_report(Verdict("quality", "k=3", "failed", "1 of 2", evidence=evidence))
+    text = page(report)
+    assert "<h2>Quality (k=3)</h2>" in text
+    assert "found &lt;script&gt;" in text

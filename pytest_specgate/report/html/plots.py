@@ -1,75 +1,39 @@
-"""Plots as SVG that lies in a page: colours are the page's, so that it can be dark or printed.
-
-No text from outside reaches matplotlib: what it cannot draw it would warn of. Legends are the
-page's own; names on an axis stand in by number and are put in afterwards.
-"""
+"""The plots of one pair: each from figures, with a legend, a caption and a table."""
 
 from __future__ import annotations
 
-import html
-import io
-import logging
-import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from unicodedata import east_asian_width
 
-from ...text import count, gigabytes, shown
+from ...text import count, gigabytes
+from .drawing import (
+    HATCHES,
+    INK,
+    MARKERS,
+    MUTED,
+    PAPER,
+    SERIES,
+    SMALL,
+    WIDE,
+    box_sample,
+    colour,
+    dash,
+    drawn,
+    limits,
+    line_sample,
+    marker,
+    name_rows,
+    quiet_matplotlib,
+    series,
+    with_names,
+)
 from .figures import Acceptances, BlockTime, Latencies, PairFigures, SpeedupFigure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from ...measure.memory import MemoryParts
-
-_WIDE, _SMALL = (4.0, 2.8), (2.2, 1.9)  # inches
-_LONGEST_NAME = 18  # columns of a name on an axis
-_INK, _MUTED, _GRID, _PAPER, _LIMIT = "#010101", "#020202", "#030303", "#040404", "#060606"
-_SERIES = tuple(f"#0501{number:02x}" for number in range(1, 8))
-_COLOURS = {
-    _INK: "var(--ink)",
-    _MUTED: "var(--muted)",
-    _GRID: "var(--line)",
-    _PAPER: "var(--card)",
-    _LIMIT: "var(--fail)",
-    **{colour: f"var(--s{number})" for number, colour in enumerate(_SERIES, start=1)},
-}
-_MARKERS = "os^DvPX"
-_DASHES: tuple[tuple[float, ...], ...] = ((), (6, 2), (2, 2), (7, 2, 2, 2))
-_HATCHES = ("", "//", "\\\\", "xx")
-_SHAPES = {
-    "o": '<circle cx="16" cy="7" r="3.6"/>',
-    "s": '<path d="M12.6 3.6h6.8v6.8h-6.8z"/>',
-    "^": '<path d="M16 2.6l4.2 7.6h-8.4z"/>',
-    "D": '<path d="M16 2l5 5-5 5-5-5z"/>',
-    "v": '<path d="M16 11.4l4.2-7.6h-8.4z"/>',
-    "P": '<path d="M14.6 2.6h2.8v3h3v2.8h-3v3h-2.8v-3h-3v-2.8h3z"/>',
-    "X": '<path d="M13 2.4l3 3 3-3 1.6 1.6-3 3 3 3-1.6 1.6-3-3-3 3-1.6-1.6 3-3-3-3z"/>',
-}
-_RC = {
-    "svg.fonttype": "none",
-    "font.family": "DejaVu Sans",  # comes with matplotlib; the page puts its own in its place
-    "text.parse_math": False,
-    "font.size": 9.0,
-    "axes.edgecolor": _MUTED,
-    "axes.labelcolor": _INK,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": _GRID,
-    "grid.linewidth": 0.7,
-    "text.color": _INK,
-    "xtick.color": _MUTED,
-    "ytick.color": _MUTED,
-    "xtick.labelcolor": _INK,
-    "ytick.labelcolor": _INK,
-    "hatch.color": _PAPER,
-    "hatch.linewidth": 0.8,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +63,7 @@ def plots(figures: PairFigures, name: str) -> list[Plot]:
         name: that no other pair of the page has; ids within the SVGs begin with it.
     """
     found: list[Plot] = []
-    with _quiet_matplotlib():
+    with quiet_matplotlib():
         if figures.speedup is not None:
             found.append(_speedup(figures.speedup, f"{name}-speedup"))
         if figures.latencies:
@@ -132,13 +96,13 @@ def _speedup(figure: SpeedupFigure, name: str) -> Plot:
     if figure.kinds_left_out:
         caption += f" {count(figure.kinds_left_out, 'kind')} more in the table of kinds."
     legend = [
-        (_line_sample(_colour(i), _marker(i), _dash(i)), row.name)
+        (line_sample(colour(i), marker(i), dash(i)), row.name)
         for i, row in enumerate(figure.rows if len(ks) > 1 else ())
     ]
     if figure.predicted and len(ks) > 1:
-        legend.append((_line_sample("var(--muted)", "", (1, 2)), "predicted"))
+        legend.append((line_sample("var(--muted)", "", (1, 2)), "predicted"))
     if figure.limit is not None:
-        legend.append((_line_sample("var(--fail)", "", (3, 2)), f"limit {figure.limit:g}x"))
+        legend.append((line_sample("var(--fail)", "", (3, 2)), f"limit {figure.limit:g}x"))
     return Plot(
         "Speedup over num_draft_tokens" if len(ks) > 1 else "Speedup",
         caption,
@@ -161,9 +125,9 @@ def _speedup_over_k(figure: SpeedupFigure, name: str, words: str) -> str:
             xs = [k for k, _ in row.points]
             values = [estimate.value for _, estimate in row.points]
             line: dict[str, Any] = {
-                "color": _series(number),
-                "marker": _marker(number),
-                "linestyle": (0, _dash(number)) if _dash(number) else "-",
+                "color": series(number),
+                "marker": marker(number),
+                "linestyle": (0, dash(number)) if dash(number) else "-",
                 "linewidth": 1.0 if number else 2.0,
                 "markersize": 4 if number else 6,
             }
@@ -178,13 +142,13 @@ def _speedup_over_k(figure: SpeedupFigure, name: str, words: str) -> str:
             axes.errorbar(xs, values, yerr=reach, capsize=3, elinewidth=1.4, **line)
         if figure.predicted:
             over, foretold = zip(*figure.predicted, strict=True)
-            axes.plot(over, foretold, color=_MUTED, linewidth=1.6, linestyle=(0, (1, 2)))
-        _limits(axes.axhline, figure.limit)
+            axes.plot(over, foretold, color=MUTED, linewidth=1.6, linestyle=(0, (1, 2)))
+        limits(axes.axhline, figure.limit)
         axes.set_xticks(ks)
         axes.set_xlabel("num_draft_tokens k (tokens)")
         axes.set_ylabel("speedup, plain / speculative (x)")
 
-    return _svg(draw, name, "Speedup over num_draft_tokens", words)
+    return drawn(draw, name, "Speedup over num_draft_tokens", words)
 
 
 def _speedup_by_kind(figure: SpeedupFigure, name: str, words: str) -> str:
@@ -196,20 +160,20 @@ def _speedup_by_kind(figure: SpeedupFigure, name: str, words: str) -> str:
                 [estimate.value],
                 [number],
                 xerr=[[estimate.value - low], [high - estimate.value]],
-                color=_series(0 if number == 0 else 1),
-                marker=_MARKERS[0 if number == 0 else 1],
+                color=series(0 if number == 0 else 1),
+                marker=MARKERS[0 if number == 0 else 1],
                 markersize=6 if number == 0 else 5,
                 linestyle="none",
                 capsize=3,
                 elinewidth=1.4,
             )
-        _limits(axes.axvline, figure.limit)
-        _name_rows(axes, len(figure.rows))
+        limits(axes.axvline, figure.limit)
+        name_rows(axes, len(figure.rows))
         axes.set_xlabel("speedup, plain / speculative end-to-end seconds (x)")
 
-    size = _WIDE[0], 1.1 + 0.28 * len(figure.rows)
-    svg = _svg(draw, name, "Speedup of each kind of prompts", words, size)
-    return _with_names(svg, [row.name for row in figure.rows])
+    size = WIDE[0], 1.1 + 0.28 * len(figure.rows)
+    svg = drawn(draw, name, "Speedup of each kind of prompts", words, size)
+    return with_names(svg, [row.name for row in figure.rows])
 
 
 def _latency(rows: Sequence[Latencies], name: str) -> Plot:
@@ -220,24 +184,24 @@ def _latency(rows: Sequence[Latencies], name: str) -> Plot:
                 (xs[0], *xs),
                 (0, *ys),
                 drawstyle="steps-post",
-                color=_series(number),
-                linestyle=(0, _dash(number)) if _dash(number) else "-",
+                color=series(number),
+                linestyle=(0, dash(number)) if dash(number) else "-",
                 linewidth=1.6,
             )
             at = 0.95 if row.honest else 1.0
             axes.plot(
                 [row.p95],
                 [at],
-                color=_series(number),
-                marker=_marker(number),
+                color=series(number),
+                marker=marker(number),
                 markersize=7,
-                markeredgecolor=_PAPER,
+                markeredgecolor=PAPER,
                 linestyle="none",
                 zorder=3,
                 clip_on=False,
             )
         if any(row.honest for row in rows):
-            axes.axhline(0.95, color=_MUTED, linewidth=0.8, linestyle=(0, (2, 2)))
+            axes.axhline(0.95, color=MUTED, linewidth=0.8, linestyle=(0, (2, 2)))
         axes.set_ylim(0, 1.02)
         axes.set_xlim(left=0)
         axes.set_xlabel("end-to-end seconds of a trial (s)")
@@ -251,10 +215,8 @@ def _latency(rows: Sequence[Latencies], name: str) -> Plot:
     return Plot(
         "End-to-end latency of both paths",
         caption,
-        (_svg(draw, name, "Cumulative distribution of end-to-end seconds", caption),),
-        tuple(
-            (_line_sample(_colour(i), _marker(i), _dash(i)), row.arm) for i, row in enumerate(rows)
-        ),
+        (drawn(draw, name, "Cumulative distribution of end-to-end seconds", caption),),
+        tuple((line_sample(colour(i), marker(i), dash(i)), row.arm) for i, row in enumerate(rows)),
         ("path", "trials", "median", "p95, or the largest"),
         tuple(
             (row.arm, f"{row.trials:,}", f"{row.median:.4g} s", f"{row.p95:.4g} s ({row.tail})")
@@ -270,21 +232,21 @@ def _lengths(rows: Sequence[Acceptances], name: str) -> Plot:
     for row, of_row in zip(rows, shares, strict=True):
 
         def draw(axes: Axes, row: Acceptances = row, heights: Sequence[float] = of_row) -> None:
-            axes.bar(range(len(heights)), heights, color=_SERIES[0], width=0.8)
+            axes.bar(range(len(heights)), heights, color=SERIES[0], width=0.8)
             if row.mean is not None:
-                axes.axvline(row.mean, color=_INK, linewidth=1.2, linestyle=(0, (3, 2)))
+                axes.axvline(row.mean, color=INK, linewidth=1.2, linestyle=(0, (3, 2)))
             axes.set_ylim(0, top * 1.08 or 1)
             axes.set_xticks(range(0, len(heights), 1 if len(heights) < 10 else 2))
             axes.grid(visible=False, axis="x")
             axes.set_xlabel("accept length (tokens)")
             axes.set_ylabel("share of blocks")
-            axes.set_title(f"k = {row.num_draft_tokens}", fontsize=9, color=_INK)
+            axes.set_title(f"k = {row.num_draft_tokens}", fontsize=9, color=INK)
 
         mean = "-" if row.mean is None else f"{row.mean:.2f}"
         words = f"{count(sum(row.lengths), 'block')}, mean accept length {mean} tokens."
         title = f"Accept lengths at k = {row.num_draft_tokens}"
-        size = _SMALL if len(rows) > 1 else _WIDE
-        svgs.append(_svg(draw, f"{name}-{row.num_draft_tokens}", title, words, size))
+        size = SMALL if len(rows) > 1 else WIDE
+        svgs.append(drawn(draw, f"{name}-{row.num_draft_tokens}", title, words, size))
     censored = sum(row.censored for row in rows)
     caption = "Proposed tokens that the target took, a block."
     if censored:
@@ -295,8 +257,8 @@ def _lengths(rows: Sequence[Acceptances], name: str) -> Plot:
         caption,
         tuple(svgs),
         (
-            (_box_sample("var(--s1)"), "share of blocks"),
-            (_line_sample("var(--ink)", "", (3, 2)), "mean"),
+            (box_sample("var(--s1)"), "share of blocks"),
+            (line_sample("var(--ink)", "", (3, 2)), "mean"),
         ),
         ("k", "mean", *map(str, range(longest))),
         tuple(
@@ -319,9 +281,9 @@ def _positions(rows: Sequence[Acceptances], name: str) -> Plot:
             axes.plot(
                 range(1, len(row.positions) + 1),
                 [accepted / proposed for proposed, accepted in row.positions],
-                color=_series(number),
-                marker=_marker(number),
-                linestyle=(0, _dash(number)) if _dash(number) else "-",
+                color=series(number),
+                marker=marker(number),
+                linestyle=(0, dash(number)) if dash(number) else "-",
                 linewidth=1.4,
                 markersize=5,
                 clip_on=False,
@@ -335,9 +297,9 @@ def _positions(rows: Sequence[Acceptances], name: str) -> Plot:
     return Plot(
         "Acceptance by position",
         caption,
-        (_svg(draw, name, "Acceptance by position", caption),),
+        (drawn(draw, name, "Acceptance by position", caption),),
         tuple(
-            (_line_sample(_colour(i), _marker(i), _dash(i)), f"k = {row.num_draft_tokens}")
+            (line_sample(colour(i), marker(i), dash(i)), f"k = {row.num_draft_tokens}")
             for i, row in enumerate(rows, start=1)
         ),
         ("k", *(f"position {i}" for i in range(1, longest + 1))),
@@ -365,13 +327,13 @@ def _block_times(rows: Sequence[BlockTime], name: str) -> Plot:
                     seconds * 1e3,
                     left=left,
                     height=0.62,
-                    color=_SERIES[part],
-                    edgecolor=_PAPER,
-                    hatch=_HATCHES[part],
+                    color=SERIES[part],
+                    edgecolor=PAPER,
+                    hatch=HATCHES[part],
                     linewidth=0.8,
                 )
                 left += seconds * 1e3
-        _name_rows(axes, len(rows))
+        name_rows(axes, len(rows))
         axes.grid(visible=False, axis="y")
         axes.set_xlabel("time of a block (ms)")
 
@@ -379,13 +341,13 @@ def _block_times(rows: Sequence[BlockTime], name: str) -> Plot:
     if any(row.rest_s < 0 for row in rows):
         caption += " Where passes run into each other the rest is below 0, and not drawn."
     names = [f"k = {row.num_draft_tokens}" for row in rows]
-    svg = _svg(draw, name, "Time of a block", caption, (_WIDE[0], 1.1 + 0.3 * len(rows)))
+    svg = drawn(draw, name, "Time of a block", caption, (WIDE[0], 1.1 + 0.3 * len(rows)))
     return Plot(
         "Time of a block",
         caption,
-        (_with_names(svg, names),),
+        (with_names(svg, names),),
         tuple(
-            (_box_sample(f"var(--s{part})", part - 1), label)
+            (box_sample(f"var(--s{part})", part - 1), label)
             for part, label in enumerate(labels, start=1)
         ),
         ("k", *labels),
@@ -414,25 +376,25 @@ def _memory(bars: Sequence[tuple[str, MemoryParts]], name: str) -> Plot:
                     size / scale,
                     left=left,
                     height=0.62,
-                    color=_SERIES[part],
-                    edgecolor=_PAPER,
-                    hatch=_HATCHES[part],
+                    color=SERIES[part],
+                    edgecolor=PAPER,
+                    hatch=HATCHES[part],
                     linewidth=0.8,
                 )
                 left += size / scale
-        _name_rows(axes, len(bars))
+        name_rows(axes, len(bars))
         axes.grid(visible=False, axis="y")
         axes.set_xlabel(f"peak memory ({unit})")
 
     caption = "The highest peak of each path. The draft's weights lie idle on the plain path."
-    size = _WIDE[0], 1.1 + 0.3 * len(bars)
-    svg = _svg(draw, name, "Peak memory in parts", caption, size)
+    size = WIDE[0], 1.1 + 0.3 * len(bars)
+    svg = drawn(draw, name, "Peak memory in parts", caption, size)
     return Plot(
         "Peak memory",
         caption,
-        (_with_names(svg, [arm for arm, _ in bars]),),
+        (with_names(svg, [arm for arm, _ in bars]),),
         tuple(
-            (_box_sample(f"var(--s{part})", part - 1), label)
+            (box_sample(f"var(--s{part})", part - 1), label)
             for part, label in enumerate(labels, start=1)
         ),
         ("path", *labels, "peak"),
@@ -440,156 +402,4 @@ def _memory(bars: Sequence[tuple[str, MemoryParts]], name: str) -> Plot:
             (arm, *map(gigabytes, parts), gigabytes(sum(parts)))
             for (arm, _), parts in zip(bars, sizes, strict=True)
         ),
-    )
-
-
-# -- styles ----------------------------------------------------------------------------------------
-
-
-def _series(number: int) -> str:
-    """The plain path, or all prompts, in the colour of text."""
-    return _INK if number == 0 else _SERIES[(number - 1) % len(_SERIES)]
-
-
-def _colour(number: int) -> str:
-    return _COLOURS[_series(number)]
-
-
-def _marker(number: int) -> str:
-    return _MARKERS[number % len(_MARKERS)]
-
-
-def _dash(number: int) -> tuple[float, ...]:
-    """Colour, marker and dash together tell 28 series apart."""
-    return _DASHES[(number % len(_MARKERS) + number // len(_MARKERS)) % len(_DASHES)]
-
-
-def _limits(line: Callable[..., object], limit: float | None) -> None:
-    line(1.0, color=_MUTED, linewidth=0.8)
-    if limit is not None:
-        line(limit, color=_LIMIT, linewidth=1.2, linestyle=(0, (3, 2)))
-
-
-def _name_rows(axes: Axes, rows: int) -> None:
-    axes.set_yticks(range(rows), [_stand_in(i) for i in range(rows)])
-    axes.set_ylim(rows - 0.5, -0.5)
-    axes.tick_params(axis="y", length=0)
-
-
-def _stand_in(number: int) -> str:
-    """As wide as the longest name may be."""
-    return f"row {number} ".ljust(_LONGEST_NAME, "n")
-
-
-def _with_names(svg: str, names: Sequence[str]) -> str:
-    for number, name in enumerate(names):
-        svg = svg.replace(f">{_stand_in(number)}<", f">{html.escape(_cut(shown(name)))}<")
-    return svg
-
-
-def _cut(name: str) -> str:
-    width, kept = 0, ""
-    for char in name:
-        width += 2 if east_asian_width(char) in "WF" else 1
-        if width > _LONGEST_NAME:
-            return f"{kept[:-1]}\N{HORIZONTAL ELLIPSIS}"
-        kept += char
-    return kept
-
-
-def _line_sample(colour: str, marker: str, dash: Sequence[float]) -> str:
-    dashes = f' stroke-dasharray="{" ".join(f"{part * 1.4:g}" for part in dash)}"' if dash else ""
-    line = f'<path d="M1 7h30" fill="none" stroke-width="1.8"{dashes}/>'
-    style = f'style="color:{colour}" stroke="currentColor" fill="currentColor"'
-    shape = _SHAPES.get(marker, "").replace("/>", ' stroke="none"/>')
-    return f'<svg class="sample" viewBox="0 0 32 14" aria-hidden="true" {style}>{line}{shape}</svg>'
-
-
-def _box_sample(colour: str, hatch: int = 0) -> str:
-    lines = (
-        "",
-        '<path d="M4 12L14 2M12 12L22 2M20 12L30 2"/>',
-        '<path d="M2 2L12 12M10 2L20 12M18 2L28 12"/>',
-        '<path d="M4 12L14 2M12 12L22 2M20 12L30 2M4 2L14 12M12 2L22 12M20 2L30 12"/>',
-    )[hatch]
-    box = f'<path d="M2 2h28v10h-28z" stroke="none" style="fill:{colour}"/>'
-    return (
-        '<svg class="sample" viewBox="0 0 32 14" aria-hidden="true" fill="none" '
-        f'style="stroke:var(--card)">{box}{lines}</svg>'
-    )
-
-
-# -- matplotlib ------------------------------------------------------------------------------------
-
-
-@contextmanager
-def _quiet_matplotlib() -> Iterator[None]:
-    """Its own defaults with ours on top, whatever the user's matplotlibrc says.
-
-    Where its caches cannot be written, or a matplotlibrc is wrong, it would say so on stderr.
-    """
-    logger = logging.getLogger("matplotlib")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        import matplotlib as mpl
-
-        with mpl.rc_context():
-            mpl.rcdefaults()
-            mpl.rcParams.update(_RC)
-            yield
-    finally:
-        logger.setLevel(level)
-
-
-def _svg(
-    draw: Callable[[Axes], None],
-    name: str,
-    title: str,
-    words: str,
-    size: tuple[float, float] = _WIDE,
-) -> str:
-    """Draw one set of axes; the result can lie in a page beside others.
-
-    Args:
-        draw: onto the axes.
-        name: that no other plot of the page has.
-        title, words: what is seen, for who does not see it.
-        size: in inches.
-    """
-    import matplotlib as mpl
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
-    from matplotlib.figure import Figure as NewFigure
-
-    figure: Figure = NewFigure(figsize=size, layout="constrained", facecolor="none")
-    axes = figure.add_subplot(facecolor="none")
-    draw(axes)
-    out = io.StringIO()
-    mpl.rcParams["svg.hashsalt"] = name  # ids come from it
-    FigureCanvasSVG(figure).print_svg(
-        out, metadata={"Date": None, "Creator": None, "Format": None, "Type": None}
-    )
-    return _inline(out.getvalue(), name, title, words)
-
-
-def _inline(text: str, name: str, title: str, words: str) -> str:
-    """The svg element alone: the page's colours and font, no ids but those that are referred to."""
-    text = text[text.index("<svg") :].strip()
-    text = re.sub(r"<style.*?</style>|<!--.*?-->|<metadata>.*?</metadata>", "", text, flags=re.S)
-    text = re.sub(r"<g id=\"[^\"]*\"", "<g", text)
-    text = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", text)
-    text = re.sub(r"font-family: [^;\"]*; ", "", text)
-    for colour, css in _COLOURS.items():
-        text = text.replace(colour, css)
-    text = re.sub(r"\s*\n\s*", " ", text)
-    head = re.search(r'viewBox="[^"]*"', text)
-    inside = text[text.index(">") + 1 :]
-    label = (
-        f'<title id="{name}-t">{html.escape(title)}</title>'
-        f'<desc id="{name}-d">{html.escape(words)}</desc>'
-    )
-    view = head[0] if head else ""
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
-        f'class="plot" {view} role="img" aria-labelledby="{name}-t {name}-d">{label}{inside}'
     )
