@@ -22,6 +22,7 @@ spec_ttft = pytest.mark.spec_ttft
 spec_tpot = pytest.mark.spec_tpot
 spec_reuse = pytest.mark.spec_reuse
 spec_options = pytest.mark.spec_options
+spec_distribution = pytest.mark.spec_distribution
 spec_inputs = pytest.mark.spec_inputs
 
 if TYPE_CHECKING:
@@ -33,9 +34,11 @@ if TYPE_CHECKING:
         EngineInfo,
         Generation,
         KeepsCaches,
+        KnowsItsLaw,
         ModelInfo,
         Pair,
         PairInfo,
+        SampledScores,
         Turns,
     )
     from .gates.base import BaseGate, Gate, Verdict
@@ -58,12 +61,14 @@ _HOME = {
     "Generation": "engines.base",
     "Inputs": "config.plan",
     "KeepsCaches": "engines.base",
+    "KnowsItsLaw": "engines.base",
     "ModelInfo": "engines.base",
     "ModelRef": "config.plan",
     "Pair": "engines.base",
     "PairInfo": "engines.base",
     "Parity": "measure.evidence",
     "Prompt": "config.plan",
+    "SampledScores": "engines.base",
     "Trial": "measure.evidence",
     "Turns": "engines.base",
     "Verdict": "gates.base",
@@ -85,12 +90,14 @@ __all__ = [
     "Generation",
     "Inputs",
     "KeepsCaches",
+    "KnowsItsLaw",
     "ModelInfo",
     "ModelRef",
     "Pair",
     "PairInfo",
     "Parity",
     "Prompt",
+    "SampledScores",
     "Trial",
     "Turns",
     "Verdict",
@@ -99,6 +106,7 @@ __all__ = [
     "spec_acceptance",
     "spec_against",
     "spec_baseline",
+    "spec_distribution",
     "spec_inputs",
     "spec_latency",
     "spec_memory",

@@ -74,6 +74,8 @@ _MARKERS = (
     "spec_baseline(output='same', speedup='-5%', ...): no figure is worse than the stored one",
     "spec_reuse(follow_up=): a second turn with the prompt cache kept equals a fresh run",
     "spec_options(repetition_penalty=1.3, ...): each option alone, equal on both paths",
+    "spec_distribution(seeds=600, prompts=4, first=2, distance=0.1, false_alarm=0.01): sampled "
+    "output is drawn by the target's law on both paths",
     "spec_inputs(prompts=, kinds=, target=, draft=, num_draft_tokens=, max_tokens=, ...): "
     "what is measured for this test",
 )

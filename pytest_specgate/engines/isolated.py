@@ -23,12 +23,20 @@ from .base import (
     Generation,
     ModelInfo,
     PairInfo,
+    SampledScores,
     Scores,
     Tick,
     Turns,
     Unsupported,
 )
-from .mlx_lm import generation_of, options, reference, scores_of, turns_of
+from .mlx_lm import (
+    generation_of,
+    options,
+    reference,
+    sampled_scores_of,
+    scores_of,
+    turns_of,
+)
 
 _END_S = 5.0  # for a process to end once it is told to
 _CLIP = 300
@@ -308,3 +316,19 @@ class IsolatedPair:
             "prefill_step_size": decoding.prefill_step_size,
         }
         return scores_of(self._ask("score", "scoring the output", request))
+
+    def score_sampled(
+        self,
+        prompt: Sequence[int],
+        tokens: Sequence[int],
+        decoding: Decoding,
+        ratios: Sequence[float],
+    ) -> SampledScores:
+        """The same with the law of the sampler; see ``KnowsItsLaw.score_sampled``."""
+        request = {
+            "prompt": list(prompt),
+            "tokens": list(tokens),
+            "decoding": options(decoding, len(tokens)),
+            "ratios": list(ratios),
+        }
+        return sampled_scores_of(self._ask("score_sampled", "scoring the output", request))

@@ -16,6 +16,7 @@ from .base import (
     Generation,
     ModelInfo,
     PairInfo,
+    SampledScores,
     Scores,
     Tick,
     Turns,
@@ -76,6 +77,13 @@ def turns_of(found: Mapping[str, Any]) -> Turns:
 def scores_of(found: Mapping[str, Sequence[float]]) -> Scores:
     """The answer of ``worker.score``, frozen."""
     return Scores(**{name: tuple(values) for name, values in found.items()})
+
+
+def sampled_scores_of(found: Mapping[str, Any]) -> SampledScores:
+    """The answer of ``worker.score_sampled``, frozen."""
+    frozen = {name: tuple(values) for name, values in found.items()}
+    frozen["tempered"] = tuple(map(tuple, found["tempered"]))
+    return SampledScores(**frozen)
 
 
 class MlxLmPair:
@@ -166,6 +174,20 @@ class MlxLmPair:
         with _engine_errors():
             found = worker.score(self.target, prompt, tokens, decoding.prefill_step_size)
         return scores_of(found)
+
+    def score_sampled(
+        self,
+        prompt: Sequence[int],
+        tokens: Sequence[int],
+        decoding: Decoding,
+        ratios: Sequence[float],
+    ) -> SampledScores:
+        """The same with the law of the sampler; see ``KnowsItsLaw.score_sampled``."""
+        with _engine_errors():
+            found = worker.score_sampled(
+                self.target, prompt, tokens, options(decoding, len(tokens)), ratios
+            )
+        return sampled_scores_of(found)
 
 
 class MlxLmEngine:

@@ -6,6 +6,7 @@ from .acceptance import AcceptanceGate
 from .against import AgainstGate
 from .base import Gate
 from .baseline import BaselineGate
+from .distribution import DistributionGate
 from .latency import LatencyGate, TpotGate, TtftGate
 from .memory import MemoryGate
 from .options import OptionsGate
@@ -26,6 +27,7 @@ def builtin_gates() -> list[Gate]:
         AcceptanceGate(),
         ReuseGate(),
         OptionsGate(),
+        DistributionGate(),
         TtftGate(),
         TpotGate(),
         BaselineGate(),

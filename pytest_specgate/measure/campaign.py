@@ -13,6 +13,7 @@ from ..engines.base import EngineError, Generation, Pair
 from ..preflight import Preflight
 from ..stats import NoiseFloor
 from .blocks import blocks_of, broken_invariant, broken_ledger
+from .drawn import draw, drawn_from, note_laws
 from .evidence import AGAIN, PLAIN, Against, ArmEvidence, CaseEvidence, Evidence, arm_name
 from .further import option_run, turn_run, with_option
 from .lock import Busy
@@ -168,6 +169,22 @@ class Campaign:
                         self._runner.score,
                         floor=max(map(record.floor, inputs.num_draft_tokens)),
                     )
+        return self.evidence(inputs)
+
+    def samples_pass(self, inputs: Inputs) -> Evidence:
+        """Evidence with the outputs of ``inputs.samples``, each arm with seeds of its own."""
+        self.parity_pass(inputs)
+        for wanted in inputs.samples:
+            records = drawn_from(self._generated(inputs), wanted)
+            problem = draw(records, wanted, inputs, self._runner.generate, self._store.budget)
+            self._unmeasured = problem or self._unmeasured
+        return self.evidence(inputs)
+
+    def distribution_pass(self, inputs: Inputs) -> Evidence:
+        """The same, and the target's law at each token of every arm's first whole sample."""
+        self.samples_pass(inputs)
+        for record in self._generated(inputs):
+            note_laws(record, inputs, self._runner.law)
         return self.evidence(inputs)
 
     def _generated(self, inputs: Inputs) -> list[Record]:
