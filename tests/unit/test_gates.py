@@ -239,7 +239,7 @@ def test_the_gates_in_the_order_of_the_report() -> None:
     """Names are the keys of gates.yaml; one figure of many has its own item name."""
     assert list(ALL) == [
         *("preflight", "parity", "speedup", "latency", "memory", "acceptance"),
-        *("reuse", "options", "ttft", "tpot", "baseline", "against"),
+        *("reuse", "options", "distribution", "ttft", "tpot", "baseline", "against"),
     ]
     assert ALL["latency"].item == "latency_p95"
     assert [ALL[name].scope for name in ALL] == [

@@ -40,7 +40,7 @@ def config(*, gates: Any = (), engines: Any = (), reports: Any = ()) -> pytest.C
 
 BUILT_IN = [
     *("preflight", "parity", "speedup", "latency", "memory", "acceptance"),
-    *("reuse", "options", "ttft", "tpot", "baseline", "against"),
+    *("reuse", "options", "distribution", "ttft", "tpot", "baseline", "against"),
 ]
 ISOLATION = Isolation("popen", "--spec-isolate popen", 7.0)
 

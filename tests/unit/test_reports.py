@@ -998,7 +998,8 @@ def refused(tmp_path: Path, document: Any) -> str:
 # options that came after the first release
 LATER = (
     *("max_kv_size", "repetition_penalty", "presence_penalty", "frequency_penalty"),
-    *("logit_bias", "ignore_eos"),
+    *("logit_bias", "ignore_eos", "top_p", "top_k", "min_p", "min_tokens_to_keep"),
+    *("xtc_probability", "xtc_threshold"),
 )
 FIRST = tuple(field.name for field in fields(Decoding) if field.name not in LATER)
 NEEDED = {
