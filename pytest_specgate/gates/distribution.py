@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..config.plan import Inputs
     from ..measure.evidence import Evidence
 
-_DRAWN = 0.9  # the share of false_alarm that the draws get; the two paths' tokens share the rest
+DRAWN = 0.9  # the share of false_alarm that the draws get; the two paths' tokens share the rest
 _KINDS = {
     "logprobs-differ": "The target saw another prefix there than the output has: a cache that is "
     "short or holds rejected proposals. Parity at temperature 0 names the fault.",
@@ -95,18 +95,18 @@ class DistributionGate(BaseGate):
             if ours
             else "",
             observed=test.p_value,
-            limit=alarm * _DRAWN,
+            limit=alarm * DRAWN,
             unit="p",
             samples=test.draws[1],
             observed_text=f"p = {test.p_value:.3g}",
-            limit_text=f"p > {alarm * _DRAWN:.3g}",
+            limit_text=f"p > {alarm * DRAWN:.3g}",
             evidence_text=f"{count(test.draws[1], 'seed')} an arm",
             details=_details(plain, ours, test, control),
             evidence=_figures(plain, ours, test, control),
             false_alarm=alarm,
         )
-        found = _by_tokens(plain, ours, arm, alarm * (1 - _DRAWN) / 2) if plain and ours else None
-        level = alarm * _DRAWN
+        found = _by_tokens(plain, ours, arm, alarm * (1 - DRAWN) / 2) if plain and ours else None
+        level = alarm * DRAWN
         if found is None and all(test.draws) and test.p_value <= level < control.p_value:
             words = (
                 "the first tokens are drawn otherwise than on the plain path: distance "
@@ -150,7 +150,7 @@ def _compared(
 
     plain, again, ours = drawn(PLAIN), drawn(AGAIN), drawn(arm)
     both = [[*one, *other] for one, other in zip(plain, again, strict=True)]
-    level, seed = options["false_alarm"] * _DRAWN, evidence.decoding.seed
+    level, seed = options["false_alarm"] * DRAWN, evidence.decoding.seed
     return (
         compare_samples(both, ours, level, seed),
         compare_samples(plain, again, level, seed),
@@ -209,7 +209,7 @@ def _undecided(
     ours: PathLaw | None,
 ) -> dict[str, Any]:
     """What keeps a verdict from being passed."""
-    level, distance = options["false_alarm"] * _DRAWN, options["distance"]
+    level, distance = options["false_alarm"] * DRAWN, options["distance"]
     reason, advice = "", ""
     if missing or ours is None or not all(test.draws):
         why = missing or evidence.unmeasured or "an engine that draws and tells its law is needed"
