@@ -90,25 +90,33 @@ def faults(runs: int) -> bool:
 
 
 class JointLaw:
-    """The exact law of the first two tokens after a prompt, at a temperature."""
+    """The exact law of the first two tokens after a prompt."""
 
-    def __init__(self, target: Any, prompt: Sequence[int], temperature: float) -> None:
+    def __init__(self, target: Any, prompt: Sequence[int]) -> None:
         import mlx.core as mx
         import numpy as np
 
-        def laws(rows: list[list[int]]) -> Any:
-            logits = target(mx.array(rows))[:, -1, :].astype(mx.float32) / temperature
-            return np.array(mx.softmax(logits, axis=-1), dtype=np.float64)
+        def logits(rows: list[list[int]]) -> Any:
+            return np.array(target(mx.array(rows))[:, -1, :].astype(mx.float32))
 
-        self.first = laws([list(prompt)])[0]
-        size = len(self.first)
+        self._first = logits([list(prompt)])
+        self.size = self._first.shape[-1]
         seconds = [
-            laws([[*prompt, token] for token in range(start, min(start + 64, size))])
-            for start in range(0, size, 64)
+            logits([[*prompt, token] for token in range(start, min(start + 64, self.size))])
+            for start in range(0, self.size, 64)
         ]
-        joint = self.first[:, None] * np.concatenate(seconds)
-        self.joint = joint.ravel() / joint.sum()
-        self.size = size
+        self._second = np.concatenate(seconds)
+
+    def at(self, temperature: float) -> None:
+        """Set ``joint``, the chances of all pairs of tokens in a row."""
+        import numpy as np
+
+        first, second = (
+            np.exp((one - one.max(axis=-1, keepdims=True)) / temperature).astype(np.float64)
+            for one in (self._first, self._second)
+        )
+        joint = first.T / first.sum() * second / second.sum(axis=-1, keepdims=True)
+        self.joint = joint.ravel()
 
     def cells(self, summed: Any, rng: Any, count: int) -> list[tuple[int, int]]:
         """Draws by a law over the same cells, whose cumulative sum is given."""
@@ -161,8 +169,10 @@ def power(sessions: int) -> bool:
         spread = [
             prompts[i * len(prompts) // options["prompts"]] for i in range(options["prompts"])
         ]
+        laws = [JointLaw(pair.target, pair.encode(p.text, {})) for p in spread]
         for temperature in DEMO_TEMPERATURES:
-            laws = [JointLaw(pair.target, pair.encode(p.text, {}), temperature) for p in spread]
+            for law in laws:
+                law.at(temperature)
             arms = [planted(law, laws[i - 1]) for i, law in enumerate(laws)]
             for kind in ("nothing", *arms[0]):
                 rng = np.random.default_rng(0)
