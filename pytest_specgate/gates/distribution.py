@@ -14,7 +14,7 @@ from ..measure.evidence import AGAIN, PLAIN, arm_name
 from ..stats.sampling import beyond_chance
 from ..stats.twosample import TwoSample, compare_samples
 from ..text import count
-from .base import BaseGate, Needs, Verdict
+from .base import BaseGate, Needs, Verdict, nothing_to_judge
 from .law import PathLaw, Place, floor_of_plain, path_law
 
 if TYPE_CHECKING:
@@ -126,6 +126,9 @@ class DistributionGate(BaseGate):
 
 def _nothing(evidence: Evidence, arm: str) -> str | None:
     """Why there is nothing to judge."""
+    if not (evidence.unmeasured or any(case.samples or case.not_drawn for case in evidence.cases)):
+        problem = nothing_to_judge(evidence)
+        return problem[0] if problem else "nothing was drawn"
     broken = [case for case in evidence.cases if case.error]
     if len(broken) == len(evidence.cases):
         return f"nothing could be generated: {broken[0].error}" if broken else "nothing to judge"

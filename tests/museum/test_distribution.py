@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,7 +73,7 @@ def test_a_planted_fault(folder: Path, engine: str, kind: str, words: str) -> No
         ({"logit_bias": ((5, 3.0), (300, -3.0))}, 3),
     ],
 )
-def test_a_sound_pair(folder: Path, filters: dict[str, float], k: int) -> None:
+def test_a_sound_pair(folder: Path, filters: dict[str, Any], k: int) -> None:
     """Every option is known to the law: nothing is off, nothing outside."""
     verdict = judged(folder, replace(WARM, **filters), k=k)
     assert (verdict.status, verdict.kind) == ("passed", None), verdict.reason

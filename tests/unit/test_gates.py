@@ -244,7 +244,7 @@ def test_the_gates_in_the_order_of_the_report() -> None:
     assert ALL["latency"].item == "latency_p95"
     assert [ALL[name].scope for name in ALL] == [
         *("pair", "prompt", "arm", "arm", "arm", "arm"),
-        *("prompt", "prompt", "arm", "arm", "arm", "arm"),
+        *("prompt", "prompt", "arm", "arm", "arm", "arm", "arm"),
     ]
     assert [name for name in ALL if ALL[name].needs == "parity"] == ["parity", "acceptance"]
 

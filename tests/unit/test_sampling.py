@@ -28,8 +28,8 @@ LAW = np.array([0.5, 0.25, 0.125, 0.0625, 0.0625])
 
 def tempered(law: np.ndarray, ratio: float) -> np.ndarray:
     """The same law at another temperature."""
-    raised = law ** (1 / ratio)
-    return raised / raised.sum()
+    raised = np.power(law, 1 / ratio)
+    return np.asarray(raised / raised.sum())
 
 
 def temperature_evidence(tokens: np.ndarray) -> float:
