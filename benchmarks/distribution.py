@@ -217,13 +217,13 @@ def alarms(runs: int) -> bool:
     for run in range(runs):
         with tempfile.TemporaryDirectory() as name:
             folder = save_pair(Path(name), config, noise=0.1, seed=run)
-            few = {"seeds": 40, "prompts": 2, "distance": 1.0}
-            verdict = verdict_of(folder, "museum", run, 2, 16, few)
+            few = {"seeds": 20, "prompts": 2, "distance": 1.0}
+            verdict = verdict_of(folder, "museum", run, 2, 8, few)
         failed += verdict.status == "failed"
         others[verdict.status] += 1
         if verdict.status != "passed":
             print(f"run {run}: {verdict.status}: {verdict.reason}", flush=True)
-        if (run + 1) % 50 == 0 or run + 1 == runs:
+        if (run + 1) % 25 == 0 or run + 1 == runs:
             seconds = time.monotonic() - begin
             words = ", ".join(f"{status} {n}" for status, n in others.items())
             print(f"false alarms {interval(failed, run + 1)}; {words}; {seconds:.0f} s", flush=True)

@@ -1048,8 +1048,8 @@ def test_a_case_with_a_section_missing(tmp_path: Path, section: str) -> None:
     [
         (
             "decoding",
-            "top_p",
-            "unknown key decoding.top_p (allowed: num_draft_tokens, max_tokens, ",
+            "mirostat",
+            "unknown key decoding.mirostat (allowed: num_draft_tokens, max_tokens, ",
         ),
         (
             "decoding",
