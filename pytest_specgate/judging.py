@@ -108,7 +108,6 @@ class Judge:
                 "preflight": campaign.preflight_pass,
                 "options": campaign.options_pass,
                 "reuse": campaign.reuse_pass,
-                "samples": campaign.samples_pass,
                 "distribution": campaign.distribution_pass,
             }
             return passes.get(gate.needs if gate else "", campaign.parity_pass)(inputs)

@@ -112,7 +112,7 @@ class Decoding:
 
 
 @dataclass(frozen=True, slots=True)
-class Samples:
+class Draws:
     """Outputs drawn afresh, each arm with seeds of its own.
 
     Attributes:
@@ -148,7 +148,7 @@ class Inputs:
     ``parity`` is how outputs are compared: ``exact``; ``tie_aware``, which lets rounding through;
     or ``scored``, by the teacher-forced check alone, without a plain output. ``alone`` are
     decoding options that are tried one at a time, with their values; ``follow_up`` is what the user
-    says in a second turn; ``samples`` are outputs drawn with many seeds.
+    says in a second turn; ``draws`` are outputs drawn with many seeds, each arm with its own.
     """
 
     target: ModelRef | None = None
@@ -162,7 +162,7 @@ class Inputs:
     parity: ParityMode = "exact"
     alone: Mapping[str, float] = field(default_factory=dict)
     follow_up: str = ""
-    samples: tuple[Samples, ...] = ()
+    draws: tuple[Draws, ...] = ()
 
     @property
     def has_pair(self) -> bool:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 Status = Literal["passed", "failed", "inconclusive", "skipped"]
 Scope = Literal["pair", "prompt", "arm"]
-Needs = Literal["preflight", "parity", "options", "reuse", "samples", "distribution", "rounds"]
+Needs = Literal["preflight", "parity", "options", "reuse", "distribution", "rounds"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class Gate(Protocol):
         scope: ``pair`` for one item, ``prompt`` for one a prompt, ``arm`` for one a number of
             draft tokens.
         needs: ``preflight`` (nothing generated), ``parity`` (one pass over each path), that and
-            ``options`` tried alone, the ``reuse`` of prompt caches, ``samples`` drawn with many
-            seeds, or those and the target's law (``distribution``), or ``rounds`` (timed trials).
+            ``options`` tried alone, the ``reuse`` of prompt caches, outputs drawn with many seeds
+            and the target's law (``distribution``), or ``rounds`` (timed trials).
     """
 
     @property

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ..config.plan import Samples
+from ..config.plan import Draws
 from ..config.spec import integer, number
 from ..measure.diagnosis import WIDEST_TIE
 from ..measure.evidence import AGAIN, PLAIN, arm_name
@@ -66,10 +66,10 @@ class DistributionGate(BaseGate):
 
     def asks(self, options: Mapping[str, Any], inputs: Inputs) -> Inputs:
         """A whole output of each prompt, and the first tokens of many, plain ones in two arms."""
-        wanted = Samples(options["seeds"], options["first"], options["prompts"], control=True)
-        both = Samples(seeds=1), wanted
-        others = tuple(one for one in inputs.samples if one not in both)
-        return replace(inputs, samples=(*others, *both))
+        wanted = Draws(options["seeds"], options["first"], options["prompts"], control=True)
+        both = Draws(seeds=1), wanted
+        others = tuple(one for one in inputs.draws if one not in both)
+        return replace(inputs, draws=(*others, *both))
 
     def judge(self, evidence: Evidence, options: Mapping[str, Any], subject: str) -> Verdict:
         """The verdict on one number of draft tokens."""
@@ -126,7 +126,7 @@ class DistributionGate(BaseGate):
 
 def _nothing(evidence: Evidence, arm: str) -> str | None:
     """Why there is nothing to judge."""
-    if not (evidence.unmeasured or any(case.samples or case.not_drawn for case in evidence.cases)):
+    if not (evidence.unmeasured or any(case.draws or case.not_drawn for case in evidence.cases)):
         problem = nothing_to_judge(evidence)
         return problem[0] if problem else "nothing was drawn"
     broken = [case for case in evidence.cases if case.error]
@@ -147,7 +147,7 @@ def _compared(
     def drawn(name: str) -> list[list[tuple[int, ...]]]:
         key = name, options["first"]
         return [
-            [generation.tokens[: options["first"]] for generation in case.samples.get(key, ())]
+            [generation.tokens[: options["first"]] for generation in case.draws.get(key, ())]
             for case in evidence.cases
         ]
 

@@ -68,7 +68,7 @@ def floor_of_plain(cases: Iterable[CaseEvidence], arm: str) -> float:
 
 
 def _distances(case: CaseEvidence, arm: str) -> list[float]:
-    law, own = case.laws[arm], case.samples[arm, 0][0].logprobs
+    law, own = case.laws[arm], case.draws[arm, 0][0].logprobs
     return [abs(a - b) for a, b in zip(own or law.logprobs, law.logprobs, strict=True)]
 
 
@@ -88,7 +88,7 @@ def path_law(cases: Iterable[CaseEvidence], arm: str, k: int | None, floor: floa
     proposed: list[bool] = []
     tempered: list[list[float]] = []
     for case in cases:
-        ours, law = case.samples[arm, 0][0], case.laws[arm]
+        ours, law = case.draws[arm, 0][0], case.laws[arm]
         blocks = blocks_of(ours, k, case.prompt.max_tokens or len(ours.tokens))
         off += _places(case, ours, law, _distances(case, arm), floor)
         outside += _places(case, ours, law, law.outside, floor)

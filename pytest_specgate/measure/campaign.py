@@ -171,18 +171,16 @@ class Campaign:
                     )
         return self.evidence(inputs)
 
-    def samples_pass(self, inputs: Inputs) -> Evidence:
-        """Evidence with the outputs of ``inputs.samples``, each arm with seeds of its own."""
+    def distribution_pass(self, inputs: Inputs) -> Evidence:
+        """Evidence with the outputs of ``inputs.draws``, and the target's law at each token of some.
+
+        Each arm has seeds of its own; the law is that of every arm's first whole output.
+        """
         self.parity_pass(inputs)
-        for wanted in inputs.samples:
+        for wanted in inputs.draws:
             records = drawn_from(self._generated(inputs), wanted)
             problem = draw(records, wanted, inputs, self._runner.generate, self._store.budget)
             self._unmeasured = problem or self._unmeasured
-        return self.evidence(inputs)
-
-    def distribution_pass(self, inputs: Inputs) -> Evidence:
-        """The same, and the target's law at each token of every arm's first whole sample."""
-        self.samples_pass(inputs)
         for record in self._generated(inputs):
             note_laws(record, inputs, self._runner.law)
         return self.evidence(inputs)

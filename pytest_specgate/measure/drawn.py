@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from ..config.plan import Inputs, Samples
+from ..config.plan import Inputs, Draws
 from ..engines.base import EngineError, Generation, SampledScores
 from .budget import Budget
 from .evidence import AGAIN, PLAIN, arm_name
@@ -20,13 +20,13 @@ def derived_seed(seed: int, prompt: str, arm: str, number: int) -> int:
     return int.from_bytes(hashlib.sha256(said).digest()[:8], "big") >> 1
 
 
-def drawn_from(records: Sequence[Record], wanted: Samples) -> list[Record]:
+def drawn_from(records: Sequence[Record], wanted: Draws) -> list[Record]:
     """As many records as are wanted, spread evenly."""
     count = min(wanted.prompts or len(records), len(records))
     return [records[number * len(records) // count] for number in range(count)]
 
 
-def numbers(wanted: Samples, ks: Sequence[int]) -> list[tuple[str, int | None, int]]:
+def numbers(wanted: Draws, ks: Sequence[int]) -> list[tuple[str, int | None, int]]:
     """(arm, k, how many outputs) of one prompt."""
     again = wanted.seeds // 2 if wanted.control else 0
     plain = [(PLAIN, wanted.seeds - again), (AGAIN, again)]
@@ -37,7 +37,7 @@ def numbers(wanted: Samples, ks: Sequence[int]) -> list[tuple[str, int | None, i
 
 def draw(
     records: Sequence[Record],
-    wanted: Samples,
+    wanted: Draws,
     inputs: Inputs,
     generate: Callable[..., Generation],
     budget: Budget,
@@ -61,11 +61,11 @@ def draw(
         for name, k, count in numbers(wanted, inputs.num_draft_tokens):
             for number in range(count):
                 key = name, number, wanted.tokens
-                if key in record.samples or name in record.not_drawn:
+                if key in record.draws or name in record.not_drawn:
                     continue
                 seed = derived_seed(inputs.decoding.seed, record.prompt.id, name, number)
                 try:
-                    record.samples[key] = generate(
+                    record.draws[key] = generate(
                         record,
                         k,
                         observe=not (wanted.tokens or number),
@@ -81,11 +81,11 @@ def draw(
 def note_laws(
     record: Record, inputs: Inputs, law: Callable[[Record, Generation], SampledScores]
 ) -> None:
-    """The law at each token of the first whole sample, on the plain path and for each k."""
+    """The law at each token of the first whole output, on the plain path and for each k."""
     for name in (PLAIN, *map(arm_name, inputs.num_draft_tokens)):
-        sample = record.samples.get((name, 0, 0))
-        if sample is not None and name not in record.laws and name not in record.not_drawn:
+        output = record.draws.get((name, 0, 0))
+        if output is not None and name not in record.laws and name not in record.not_drawn:
             try:
-                record.laws[name] = law(record, sample)
+                record.laws[name] = law(record, output)
             except EngineError as error:
                 record.not_drawn[name] = str(error)

@@ -189,7 +189,7 @@ class CaseEvidence:
     ``broke_in_round``: parity was judged before, so no other gate tells it. ``mode`` is how outputs
     are compared. In mode ``scored`` the plain arm is there only where it was timed. ``alone`` are
     options tried one at a time, ``turns`` the second turn of each arm, where a gate asked for them.
-    ``samples`` are outputs drawn with many seeds, in the order of these, by (arm, most tokens; 0
+    ``draws`` are outputs drawn with many seeds, in the order of these, by (arm, most tokens; 0
     for the prompt's budget); ``laws`` say by which law the target would have drawn an arm's first
     whole sample; ``not_drawn`` why a part of either is not there.
     """
@@ -202,7 +202,7 @@ class CaseEvidence:
     broke_in_round: bool = False
     alone: tuple[OptionRun, ...] = ()
     turns: Mapping[str, TurnRun] = field(default_factory=dict)
-    samples: Mapping[tuple[str, int], tuple[Generation, ...]] = field(default_factory=dict)
+    draws: Mapping[tuple[str, int], tuple[Generation, ...]] = field(default_factory=dict)
     laws: Mapping[str, SampledScores] = field(default_factory=dict)
     not_drawn: str | None = None
 
@@ -223,7 +223,7 @@ class CaseEvidence:
             arms=in_step({name: arm for name, arm in self.arms.items() if name in names}),
             alone=tuple(run for run in self.alone if arm_name(run.num_draft_tokens) in names),
             turns={name: run for name, run in self.turns.items() if name in names},
-            samples={key: drawn for key, drawn in self.samples.items() if key[0] in names},
+            draws={key: drawn for key, drawn in self.draws.items() if key[0] in names},
             laws={name: law for name, law in self.laws.items() if name in names},
         )
 

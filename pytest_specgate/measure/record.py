@@ -31,9 +31,9 @@ class Record:
         carried: rounds taken over from an earlier session's sample.
         carried_to: number of the last of them.
         granted: rounds that may be run beyond the most, as an undecided gate is run again.
-        samples: (arm, number, most tokens) -> output drawn with a seed of its own.
-        laws: arm -> by which law the target would have drawn its first whole sample.
-        not_drawn: arm -> why its samples or its law are not there.
+        draws: (arm, number, most tokens) -> output drawn with a seed of its own.
+        laws: arm -> by which law the target would have drawn its first whole output.
+        not_drawn: arm -> why its draws or its law are not there.
     """
 
     prompt: Prompt
@@ -50,7 +50,7 @@ class Record:
     carried: int = 0
     carried_to: int = 0
     granted: int = 0
-    samples: dict[tuple[str, int, int], Generation] = field(default_factory=dict)
+    draws: dict[tuple[str, int, int], Generation] = field(default_factory=dict)
     laws: dict[str, SampledScores] = field(default_factory=dict)
     not_drawn: dict[str, str] = field(default_factory=dict)
 
@@ -108,9 +108,9 @@ class Record:
             arms = in_step(arms)
         error = errors[0] if errors else None
         late = any(name in self.errors for name in arms)
-        samples: dict[tuple[str, int], list[Generation]] = {}
-        for key in sorted(key for key in self.samples if key[0] in order):
-            samples.setdefault((key[0], key[2]), []).append(self.samples[key])
+        draws: dict[tuple[str, int], list[Generation]] = {}
+        for key in sorted(key for key in self.draws if key[0] in order):
+            draws.setdefault((key[0], key[2]), []).append(self.draws[key])
         return CaseEvidence(
             self.prompt,
             self.tokens,
@@ -118,7 +118,7 @@ class Record:
             error,
             self.mode,
             late,
-            samples={key: tuple(drawn) for key, drawn in samples.items()},
+            draws={key: tuple(drawn) for key, drawn in draws.items()},
             laws={name: law for name, law in self.laws.items() if name in order},
             not_drawn=next((self.not_drawn[n] for n in order if n in self.not_drawn), None),
         )

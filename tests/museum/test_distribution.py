@@ -97,7 +97,8 @@ def test_the_draws_alone_see_a_short_cache(folder: Path) -> None:
     options = {**FEW, "seeds": 80}
     inputs = GATE.asks(options, asked(folder, replace(WARM, temperature=0.2), "short-cache"))
     store = Store(engines(), Silent(), lambda _: None)
-    evidence = store.campaign(inputs).samples_pass(inputs)
+    evidence = store.campaign(inputs).distribution_pass(inputs)
+    evidence = replace(evidence, cases=tuple(replace(c, laws={}) for c in evidence.cases))
     verdict = GATE.judge(evidence, options, "k=3")
     assert (verdict.status, verdict.kind) == ("failed", "draws-differ")
     assert verdict.evidence["control"]["p_value"] > 0.009

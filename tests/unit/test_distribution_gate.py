@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_specgate.config.plan import Samples
+from pytest_specgate.config.plan import Draws
 from pytest_specgate.engines.base import Generation, SampledScores
 from pytest_specgate.gates.base import Verdict
 from pytest_specgate.gates.distribution import DistributionGate
@@ -75,7 +75,7 @@ def case_of(
     flags = [True, False, True, False]
     case = make_case("a", make_arm(None), make_arm(3))
     single = {number: output([number]) for number in {*SOUND, *draws, *(again or ())}}
-    samples = {
+    drawn = {
         (PLAIN, 0): (output([1, 2, 1, 2], off=floor),),
         ("k=3", 0): (output([1, 2, 1, 2], flags, off),),
         (PLAIN, 2): tuple(single[n] for n in SOUND[:200]),
@@ -83,7 +83,7 @@ def case_of(
         ("k=3", 2): tuple(single[n] for n in draws),
     }
     laws = {PLAIN: plain or law(4), "k=3": ours or law(4)}
-    return replace(case, samples=samples, laws=laws, **more)
+    return replace(case, draws=drawn, laws=laws, **more)
 
 
 def judge(case: CaseEvidence, **options: Any) -> Verdict:
@@ -175,7 +175,7 @@ def test_how_many_seeds_would_do() -> None:
     ("case", "reason"),
     [
         (failed_case("a", "it broke"), "nothing could be generated: it broke"),
-        (replace(case_of(), samples={}, laws={}), "nothing was drawn"),
+        (replace(case_of(), draws={}, laws={}), "nothing was drawn"),
         (replace(case_of(), error="it broke"), "nothing could be generated: it broke"),
         (make_case("a", make_arm(None), make_arm(3, drafted=False)), "nothing was drafted"),
         (make_case("a", make_arm(None, tokens=()), make_arm(3, tokens=())), "nothing was generate"),
@@ -198,10 +198,10 @@ def test_greedy_is_refused() -> None:
 
 def test_what_it_asks_for() -> None:
     """A whole output and the first tokens, beside what others ask for, and once."""
-    other = Samples(5)
-    inputs = replace(make_inputs(make_prompts("a"), 3), samples=(other,))
+    other = Draws(5)
+    inputs = replace(make_inputs(make_prompts("a"), 3), draws=(other,))
     asked = GATE.asks(OPTIONS, inputs)
-    assert asked.samples == (other, Samples(1), Samples(400, 2, 1, control=True))
+    assert asked.draws == (other, Draws(1), Draws(400, 2, 1, control=True))
     assert GATE.asks(OPTIONS, asked) == asked
 
 
@@ -223,16 +223,16 @@ def test_seeds_are_all_different() -> None:
 
 def test_arms_and_prompts_of_a_sample() -> None:
     """Plain outputs are split where a control is wanted; prompts are spread over the set."""
-    assert numbers(Samples(5, control=True), (1, 3)) == [
+    assert numbers(Draws(5, control=True), (1, 3)) == [
         *((PLAIN, None, 3), (AGAIN, None, 2), ("k=1", 1, 5), ("k=3", 3, 5)),
     ]
-    assert numbers(Samples(5), (3,)) == [(PLAIN, None, 5), ("k=3", 3, 5)]
+    assert numbers(Draws(5), (3,)) == [(PLAIN, None, 5), ("k=3", 3, 5)]
     campaign = Store({}, Silent(), lambda _: None).campaign(make_inputs(make_prompts("a"), 3))
     campaign.register(make_inputs(make_prompts(*"abcdefghij"), 3), rounds=0)
     records = list(campaign._records.values())
-    chosen = [r.prompt.id for r in drawn_from(records, Samples(1, prompts=4))]
+    chosen = [r.prompt.id for r in drawn_from(records, Draws(1, prompts=4))]
     assert chosen == ["a", "c", "f", "h"]
-    assert len(drawn_from(records, Samples(1, prompts=40))) == len(records) == 10
+    assert len(drawn_from(records, Draws(1, prompts=40))) == len(records) == 10
 
 
 def test_an_engine_that_does_not_tell_its_law() -> None:
@@ -243,15 +243,15 @@ def test_an_engine_that_does_not_tell_its_law() -> None:
     inputs = GATE.asks({**OPTIONS, "seeds": 6}, inputs)
     evidence = store.campaign(inputs).distribution_pass(inputs)
     made = len(engine.pair.made)
-    assert {key: len(v) for key, v in evidence.cases[0].samples.items()} == {
+    assert {key: len(v) for key, v in evidence.cases[0].draws.items()} == {
         (PLAIN, 0): 1,
         (PLAIN, 2): 3,
         (AGAIN, 2): 3,
         ("k=3", 0): 1,
         ("k=3", 2): 6,
     }
-    assert {len(g.tokens) for g in evidence.cases[0].samples["k=3", 2]} == {2}
-    assert not any(tokens for _, tokens in evidence.cases[1].samples)  # one prompt is drawn from
+    assert {len(g.tokens) for g in evidence.cases[0].draws["k=3", 2]} == {2}
+    assert not any(tokens for _, tokens in evidence.cases[1].draws)  # one prompt is drawn from
     assert evidence.cases[0].not_drawn == "the engine fake does not tell the target's law"
     store.campaign(inputs).distribution_pass(inputs)
     assert len(engine.pair.made) == made
@@ -272,8 +272,8 @@ def test_a_budget_ends_the_drawing() -> None:
     (record,) = campaign._records.values()
     inputs = make_inputs(make_prompts("a"), 3)
     budget: Any = Spent()
-    assert draw([record], Samples(3), inputs, lambda *_, **__: output([1]), budget) == "used up"
-    assert record.samples == {}
+    assert draw([record], Draws(3), inputs, lambda *_, **__: output([1]), budget) == "used up"
+    assert record.draws == {}
 
 
 # -- parts -----------------------------------------------------------------------------------------
