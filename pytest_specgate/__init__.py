@@ -24,6 +24,7 @@ spec_recommended = pytest.mark.spec_recommended
 spec_reuse = pytest.mark.spec_reuse
 spec_options = pytest.mark.spec_options
 spec_quality = pytest.mark.spec_quality
+spec_distribution = pytest.mark.spec_distribution
 spec_inputs = pytest.mark.spec_inputs
 
 if TYPE_CHECKING:
@@ -39,9 +40,11 @@ if TYPE_CHECKING:
         EngineInfo,
         Generation,
         KeepsCaches,
+        KnowsItsLaw,
         ModelInfo,
         Pair,
         PairInfo,
+        SampledScores,
         Turns,
     )
     from .gates.base import BaseGate, Gate, Verdict
@@ -68,6 +71,7 @@ _HOME = {
     "Generation": "engines.base",
     "Inputs": "config.plan",
     "KeepsCaches": "engines.base",
+    "KnowsItsLaw": "engines.base",
     "ModelInfo": "engines.base",
     "ModelRef": "config.plan",
     "Output": "checks.base",
@@ -75,6 +79,7 @@ _HOME = {
     "PairInfo": "engines.base",
     "Parity": "measure.evidence",
     "Prompt": "config.plan",
+    "SampledScores": "engines.base",
     "Trial": "measure.evidence",
     "Turns": "engines.base",
     "Verdict": "gates.base",
@@ -101,6 +106,7 @@ __all__ = [
     "Generation",
     "Inputs",
     "KeepsCaches",
+    "KnowsItsLaw",
     "ModelInfo",
     "ModelRef",
     "Output",
@@ -108,6 +114,7 @@ __all__ = [
     "PairInfo",
     "Parity",
     "Prompt",
+    "SampledScores",
     "Trial",
     "Turns",
     "Verdict",
@@ -116,6 +123,7 @@ __all__ = [
     "spec_acceptance",
     "spec_against",
     "spec_baseline",
+    "spec_distribution",
     "spec_inputs",
     "spec_latency",
     "spec_memory",

@@ -116,6 +116,7 @@ class Judge:
                 "reuse": campaign.reuse_pass,
                 "scan": campaign.scan_pass,
                 "samples": campaign.samples_pass,
+                "distribution": campaign.distribution_pass,
             }
             return passes.get(gate.needs if gate else "", campaign.parity_pass)(inputs)
 

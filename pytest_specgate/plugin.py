@@ -94,6 +94,8 @@ _MARKERS = (
     "spec_quality(min_pass=1.0, not_worse=0.05, ...): outputs of both paths pass their checks",
     "spec_options(repetition_penalty=1.3, ...): each option alone, equal on both paths",
     "spec_recommended(max_loss=0.03): no k of the sweep is faster by more than that",
+    "spec_distribution(seeds=600, prompts=4, first=2, distance=0.1, false_alarm=0.01): sampled "
+    "output is drawn by the target's law on both paths",
     "spec_inputs(prompts=, kinds=, target=, draft=, num_draft_tokens=, max_tokens=, ...): "
     "what is measured for this test",
 )

@@ -29,7 +29,8 @@ _LATER = {
     ("decoding", name)
     for name in (
         *("max_kv_size", "repetition_penalty", "presence_penalty", "frequency_penalty"),
-        *("logit_bias", "ignore_eos"),
+        *("logit_bias", "ignore_eos", "top_p", "top_k", "min_p", "min_tokens_to_keep"),
+        *("xtc_probability", "xtc_threshold"),
     )
 }
 _REPLAYED = ("schema", "engine", *_SECTIONS)

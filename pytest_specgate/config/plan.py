@@ -105,6 +105,12 @@ class Decoding:
 
     max_tokens: int = 256
     temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    min_tokens_to_keep: int = 1
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
     seed: int = 20260928
     prefill_step_size: int = 2048
     kv_bits: int | None = None
@@ -116,6 +122,35 @@ class Decoding:
     frequency_penalty: float | None = None
     logit_bias: tuple[tuple[int, float], ...] = ()
     ignore_eos: bool = False
+
+    @property
+    def filters(self) -> dict[str, float]:
+        """The options that leave out tokens before one is drawn, as far as they do so."""
+        found = {
+            "top_p": (self.top_p, self.top_p < 1),
+            "top_k": (self.top_k, self.top_k > 0),
+            "min_p": (self.min_p, self.min_p > 0),
+            "xtc_probability": (self.xtc_probability, self.xtc_probability > 0),
+        }
+        return {name: value for name, (value, acts) in found.items() if acts}
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """Outputs drawn afresh, each arm with seeds of its own.
+
+    Attributes:
+        seeds: outputs a prompt and arm. The plain ones are split evenly into two arms where a
+            ``control`` is wanted: plain against plain.
+        tokens: most tokens of an output; 0 for the prompt's own budget.
+        prompts: how many prompts are drawn from, spread over the set; 0 for all.
+        control: see ``seeds``.
+    """
+
+    seeds: int
+    tokens: int = 0
+    prompts: int = 0
+    control: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +175,9 @@ class Inputs:
     decoding options that are tried one at a time, with their values; ``follow_up`` is what the user
     says in a second turn. ``sweep`` are further numbers of draft tokens to choose from, and
     ``configured`` those in use, where ``num_draft_tokens`` holds both. ``rivals`` are further
-    drafts, which no gate judges. ``samples`` are the outputs of each path of a prompt, drawn with
-    seeds of their own from the second on.
+    drafts, which no gate judges. ``samples`` are the outputs of each path of a prompt, both drawn
+    with one seed, another for each from the second on; ``draws`` are outputs drawn with many seeds,
+    each arm with its own.
     """
 
     target: ModelRef | None = None
@@ -161,6 +197,7 @@ class Inputs:
     configured: tuple[int, ...] = ()
     rivals: tuple[ModelRef, ...] = ()
     samples: int = 1
+    draws: tuple[Draws, ...] = ()
 
     @property
     def has_pair(self) -> bool:

@@ -171,6 +171,30 @@ class PassCosts:
 
 
 @dataclass(frozen=True, slots=True)
+class SampledScores:
+    """By which law the target would have drawn emitted tokens, in one pass over prompt + tokens.
+
+    The law is that of the decoding options: penalties and bias, filters, temperature. Each position
+    is judged on the prefix that was really there. One value a token; natural logs.
+
+    Attributes:
+        logprobs: of the emitted tokens before filters and temperature, as mlx-lm returns them.
+        ulps: spacing of the logits' dtype at the largest logit.
+        drawn: log probability with which the sampler draws the token; for one that the filters
+            leave out, that of the least likely one they keep.
+        outside: nats by which the token lies beyond what the filters keep; 0 where it is kept.
+        tempered: for each ratio that was asked for, the log probability under the law whose
+            temperature is the configured one times the ratio.
+    """
+
+    logprobs: tuple[float, ...]
+    ulps: tuple[float, ...]
+    drawn: tuple[float, ...]
+    outside: tuple[float, ...]
+    tempered: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ModelInfo:
     """What one loaded model is.
 
@@ -365,6 +389,30 @@ class Costs(Protocol):
 
         Raises:
             EngineError: caches that cannot be rewound at a depth; or the engine's own message.
+        """
+        ...
+
+
+@runtime_checkable
+class KnowsItsLaw(Protocol):
+    """A pair that tells by which law its target draws; what the gate ``distribution`` needs."""
+
+    def score_sampled(
+        self,
+        prompt: Sequence[int],
+        tokens: Sequence[int],
+        decoding: Decoding,
+        ratios: Sequence[float],
+    ) -> SampledScores:
+        """One teacher-forced pass of the target over prompt + tokens.
+
+        Args:
+            prompt, tokens: ids, at least one each.
+            decoding: its temperature is above 0.
+            ratios: of other temperatures over that one.
+
+        Raises:
+            EngineError: with the engine's own message.
         """
         ...
 

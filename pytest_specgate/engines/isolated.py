@@ -24,12 +24,21 @@ from .base import (
     ModelInfo,
     PairInfo,
     PassCosts,
+    SampledScores,
     Scores,
     Tick,
     Turns,
     Unsupported,
 )
-from .mlx_lm import costs_of, generation_of, options, reference, scores_of, turns_of
+from .mlx_lm import (
+    costs_of,
+    generation_of,
+    options,
+    reference,
+    sampled_scores_of,
+    scores_of,
+    turns_of,
+)
 
 _END_S = 5.0  # for a process to end once it is told to
 _CLIP = 300
@@ -345,3 +354,19 @@ class IsolatedPair:
             "rounds": rounds,
         }
         return costs_of(self._ask("pass_costs", "timing single passes", request))
+
+    def score_sampled(
+        self,
+        prompt: Sequence[int],
+        tokens: Sequence[int],
+        decoding: Decoding,
+        ratios: Sequence[float],
+    ) -> SampledScores:
+        """The same with the law of the sampler; see ``KnowsItsLaw.score_sampled``."""
+        request = {
+            "prompt": list(prompt),
+            "tokens": list(tokens),
+            "decoding": options(decoding, len(tokens)),
+            "ratios": list(ratios),
+        }
+        return sampled_scores_of(self._ask("score_sampled", "scoring the output", request))

@@ -20,6 +20,7 @@ from .base import (
     ModelInfo,
     PairInfo,
     PassCosts,
+    SampledScores,
     Scores,
     Tick,
     Turns,
@@ -99,6 +100,13 @@ def costs_of(found: Mapping[str, Any]) -> PassCosts:
         tuple(sorted(depths, key=lambda each: each.depth)),
         tuple(sorted(first, key=lambda each: each.prompt_tokens)),
     )
+
+
+def sampled_scores_of(found: Mapping[str, Any]) -> SampledScores:
+    """The answer of ``worker.score_sampled``, frozen."""
+    frozen = {name: tuple(values) for name, values in found.items()}
+    frozen["tempered"] = tuple(map(tuple, found["tempered"]))
+    return SampledScores(**frozen)
 
 
 class MlxLmPair:
@@ -225,6 +233,20 @@ class MlxLmPair:
                 rounds=rounds,
             )
         return costs_of(found)
+
+    def score_sampled(
+        self,
+        prompt: Sequence[int],
+        tokens: Sequence[int],
+        decoding: Decoding,
+        ratios: Sequence[float],
+    ) -> SampledScores:
+        """The same with the law of the sampler; see ``KnowsItsLaw.score_sampled``."""
+        with _engine_errors():
+            found = worker.score_sampled(
+                self.target, prompt, tokens, options(decoding, len(tokens)), ratios
+            )
+        return sampled_scores_of(found)
 
 
 class MlxLmEngine:

@@ -36,6 +36,15 @@ _IDENTITY_FILES = (
     *("merges.txt", "chat_template.jinja", "chat_template.json", "model.safetensors.index.json"),
 )
 _PROCESSED = ("logit_bias", "repetition_penalty", "presence_penalty", "frequency_penalty")
+# option of make_sampler -> the value that changes nothing
+_FILTERS = {
+    "top_p": 1.0,
+    "top_k": 0,
+    "min_p": 0.0,
+    "min_tokens_to_keep": 1,
+    "xtc_probability": 0.0,
+    "xtc_threshold": 0.1,
+}
 _NEVER = float("inf")
 _MARGIN_BATCH = 32
 _WIDTHS = (*range(1, 8), 9, 11, 13, 15, 17)  # tokens of a target pass that is timed
@@ -427,11 +436,9 @@ def generate(
 
 def _loop_options(decoding: Mapping[str, Any]) -> dict[str, Any]:
     """Keyword arguments of ``stream_generate`` that both paths get."""
-    from mlx_lm.sample_utils import make_sampler
-
     options = {
         "max_tokens": decoding["max_tokens"],
-        "sampler": make_sampler(temp=decoding["temperature"]),
+        "sampler": _sampler(decoding),
         "logits_processors": _processors(decoding),
         "prefill_step_size": decoding["prefill_step_size"],
         "kv_bits": decoding["kv_bits"],
@@ -441,6 +448,19 @@ def _loop_options(decoding: Mapping[str, Any]) -> dict[str, Any]:
     if decoding["max_kv_size"] is not None:
         options["max_kv_size"] = decoding["max_kv_size"]
     return options
+
+
+def _sampler(decoding: Mapping[str, Any]) -> Any:
+    """mlx-lm's own sampler, with every option that it takes given to it."""
+    from mlx_lm.sample_utils import make_sampler
+
+    takes, options = inspect.signature(make_sampler).parameters, {}
+    for name, off in _FILTERS.items():
+        if name in takes:
+            options[name] = decoding[name]
+        elif decoding[name] != off:
+            raise Unsupported(f"mlx-lm {_version('mlx-lm')} has no {name}")
+    return make_sampler(temp=decoding["temperature"], **options)
 
 
 def _processors(decoding: Mapping[str, Any]) -> list[Any]:
@@ -596,22 +616,11 @@ def score(
 ) -> dict[str, list[float]]:
     """The fields of ``Scores``, of one pass of the target over prompt + tokens."""
     mx = _import_mlx()
-    from mlx_lm.models.cache import make_prompt_cache
-
-    ids = [*prompt, *tokens[:-1]]
-    first = len(prompt) - 1  # the position whose logits judge the first emitted token
     found: dict[str, list[float]] = {"logprobs": [], "gaps": [], "margins": [], "ulps": []}
     with _failures("the teacher-forced pass failed"):
-        cache = make_prompt_cache(target)
-        for start in range(0, len(ids), prefill_step_size):
-            part = ids[start : start + prefill_step_size]
-            logits = target(mx.array([part]), cache=cache)[0]
-            mx.eval(logits, [layer.state for layer in cache])
-            skip = max(first - start, 0)
-            if skip < len(part):
-                emitted = tokens[start + skip - first :][: len(part) - skip]
-                for name, values in _judged(mx, logits[skip:], emitted).items():
-                    found[name] += values
+        for logits, emitted in _forced(mx, target, prompt, tokens, prefill_step_size):
+            for name, values in _judged(mx, logits, emitted).items():
+                found[name] += values
     mx.clear_cache()
     return found
 
@@ -651,9 +660,132 @@ def spell(tokenizer: Any, tokens: Sequence[int]) -> list[str]:
         return [str(tokenizer.decode([token])) for token in tokens]
 
 
+def _forced(
+    mx: Any, target: Any, prompt: Sequence[int], tokens: Sequence[int], step: int
+) -> Iterator[tuple[Any, Sequence[int]]]:
+    """(logits of some positions, the emitted tokens that they judge), chunk by chunk."""
+    from mlx_lm.models.cache import make_prompt_cache
+
+    ids = [*prompt, *tokens[:-1]]
+    first = len(prompt) - 1  # the position whose logits judge the first emitted token
+    cache = make_prompt_cache(target)
+    for start in range(0, len(ids), step):
+        part = ids[start : start + step]
+        logits = target(mx.array([part]), cache=cache)[0]
+        mx.eval(logits, [layer.state for layer in cache])
+        skip = max(first - start, 0)
+        if skip < len(part):
+            yield logits[skip:], tokens[start + skip - first :][: len(part) - skip]
+
+
+def score_sampled(
+    target: Any,
+    prompt: Sequence[int],
+    tokens: Sequence[int],
+    decoding: Mapping[str, Any],
+    ratios: Sequence[float],
+) -> dict[str, Any]:
+    """The fields of ``SampledScores``, of one pass of the target over prompt + tokens.
+
+    Penalties, bias and filters are mlx-lm's own functions. They get one row at a time: some
+    releases mix the rows of a block, and then the plain path, a row a pass, is the measure.
+    """
+    mx = _import_mlx()
+    processors, rows = _processors(decoding), []
+    with _failures("the teacher-forced pass failed"):
+        at = 0
+        for logits, emitted in _forced(mx, target, prompt, tokens, decoding["prefill_step_size"]):
+            for row, token in enumerate(emitted):
+                one = logits[row : row + 1]
+                ulp = _ulp(one.dtype, float(one.max().item()))
+                if processors:
+                    before = mx.array([*prompt, *tokens[:at]])
+                    for process in processors:
+                        one = process(before, one)
+                rows.append((ulp, *_law(mx, one, token, decoding, ratios)))
+                at += 1
+    mx.clear_cache()
+    columns = list(zip(*rows))  # noqa: B905  # Python 3.9
+    found = dict(zip(("ulps", "logprobs", "drawn", "outside"), columns))  # noqa: B905
+    return {**found, "tempered": list(zip(*columns[4]))}  # noqa: B905
+
+
+def _law(
+    mx: Any, logits: Any, token: int, decoding: Mapping[str, Any], ratios: Sequence[float]
+) -> tuple[float, float, float, list[float]]:
+    """(logprob, drawn, outside, tempered) of a token under one row of logits, (1, vocabulary)."""
+    logprobs = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+    branches = [
+        (math.log(chance), _kept(logprobs, decoding, xtc)[0])
+        for xtc, chance in (
+            (False, 1 - decoding["xtc_probability"]),
+            (True, decoding["xtc_probability"]),
+        )
+        if chance > 0
+    ]
+    laws = []
+    for weight, kept in branches:
+        # scaled in the dtype of the logits, as the sampler does it
+        scaled = (kept * (1 / decoding["temperature"])).astype(mx.float32)
+        laws.append(weight + scaled - mx.logsumexp(scaled))
+    law = laws[0] if len(laws) == 1 else mx.logaddexp(*laws)
+    least = mx.where(law > -math.inf, law, math.inf).min()
+    totals = mx.logsumexp(law / mx.array(list(ratios))[:, None], axis=-1)
+    figures = mx.concatenate([mx.stack([logprobs[0, token], law[token], least]), totals])
+    logprob, own, least, *totals = _floats(figures.astype(mx.float32))
+    outside = 0.0
+    if own == -math.inf:
+        own, outside = least, _outside(mx, logprobs[0].astype(mx.float32), token, decoding)
+    tempered = [own / ratio - total for ratio, total in zip(ratios, totals)]  # noqa: B905
+    return logprob, own, outside, tempered
+
+
+def _kept(logprobs: Any, decoding: Mapping[str, Any], xtc: bool) -> Any:
+    """What mlx-lm's filters leave of a row, in the order of its sampler.
+
+    Args:
+        logprobs: (1, vocabulary).
+        decoding: options.
+        xtc: its coin fell so that the likeliest tokens are left out.
+    """
+    from mlx_lm import sample_utils as filters
+
+    if 0 < decoding["top_p"] < 1:
+        logprobs = filters.apply_top_p(logprobs, decoding["top_p"])
+    if decoding["min_p"]:
+        logprobs = filters.apply_min_p(logprobs, decoding["min_p"], decoding["min_tokens_to_keep"])
+    if xtc:
+        logprobs = filters.apply_xtc(logprobs, 1.0, decoding["xtc_threshold"], [])
+    if decoding["top_k"]:
+        logprobs = filters.apply_top_k(logprobs, decoding["top_k"])
+    return logprobs
+
+
+def _outside(mx: Any, logprobs: Any, token: int, decoding: Mapping[str, Any]) -> float:
+    """Nats by which a token that was left out misses what the filters keep.
+
+    Of ``top_p`` by how much the likelier tokens hold more than its share. Tokens that tie with the
+    last one kept, and those that xtc alone leaves out, miss nothing.
+    """
+    own, missed = float(logprobs[token].item()), [0.0]
+    if 0 < decoding["top_p"] < 1:
+        above = mx.logsumexp(mx.where(logprobs > own, logprobs, -math.inf))
+        missed.append(float((above - mx.logsumexp(logprobs)).item()) - math.log(decoding["top_p"]))
+    if decoding["min_p"]:
+        missed.append(float(logprobs.max().item()) + math.log(decoding["min_p"]) - own)
+    if decoding["top_k"]:
+        missed.append(float(mx.topk(logprobs, decoding["top_k"]).min().item()) - own)
+    return max(missed)
+
+
+def _ulp(dtype: Any, value: float) -> float:
+    """Spacing of a dtype's numbers at a value."""
+    bits = {"bfloat16": 7, "float16": 10}.get(str(dtype).rsplit(".", 1)[-1], 23)
+    return 2.0 ** (math.frexp(value)[1] - 1 - bits)
+
+
 def _judged(mx: Any, logits: Any, emitted: Sequence[int]) -> dict[str, list[float]]:
     """The fields of ``Scores`` for tokens under their rows of logits."""
-    bits = {"bfloat16": 7, "float16": 10}.get(str(logits.dtype).rsplit(".", 1)[-1], 23)
     rows = logits.astype(mx.float32)
     top = mx.topk(rows, 2, axis=-1)
     best, second = mx.max(top, axis=-1), mx.min(top, axis=-1)
@@ -662,7 +794,7 @@ def _judged(mx: Any, logits: Any, emitted: Sequence[int]) -> dict[str, list[floa
         "logprobs": _floats(chosen - mx.logsumexp(rows, axis=-1)),
         "gaps": _floats(best - chosen),
         "margins": _floats(best - second),
-        "ulps": [2.0 ** (math.frexp(value)[1] - 1 - bits) for value in _floats(best)],
+        "ulps": [_ulp(logits.dtype, value) for value in _floats(best)],
     }
 
 
@@ -1014,6 +1146,12 @@ class _Server:
             prompt_lengths=request["prompt_lengths"],
             rounds=request["rounds"],
         )
+
+    def score_sampled(self, request: Mapping[str, Any]) -> Any:
+        """The same with the law of the sampler."""
+        prompt, tokens = request["prompt"], request["tokens"]
+        target, decoding = self._sides[0][0], request["decoding"]
+        return score_sampled(target, prompt, tokens, decoding, request["ratios"])
 
 
 def _read(lines: queue.Queue[bytes]) -> None:

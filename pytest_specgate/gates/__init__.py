@@ -9,6 +9,7 @@ from .acceptance import AcceptanceGate
 from .against import AgainstGate
 from .base import Gate
 from .baseline import BaselineGate
+from .distribution import DistributionGate
 from .latency import LatencyGate, TpotGate, TtftGate
 from .memory import MemoryGate
 from .options import OptionsGate
@@ -36,6 +37,7 @@ def builtin_gates(checks: Mapping[str, Check] | None = None) -> list[Gate]:
         ReuseGate(),
         OptionsGate(),
         QualityGate(checks),
+        DistributionGate(),
         TtftGate(),
         TpotGate(),
         BaselineGate(),

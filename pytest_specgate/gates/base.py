@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 Status = Literal["passed", "failed", "inconclusive", "skipped"]
 Scope = Literal["pair", "prompt", "arm", "draft"]
-Needs = Literal["preflight", "parity", "options", "reuse", "samples", "scan", "rounds"]
+Needs = Literal[
+    "preflight", "parity", "options", "reuse", "samples", "distribution", "scan", "rounds"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +63,9 @@ class Gate(Protocol):
         scope: ``pair`` for one item, ``prompt`` for one a prompt, ``arm`` for one a number of
             draft tokens, ``draft`` for one a draft.
         needs: ``preflight`` (nothing generated), ``parity`` (one pass over each path), that and
-            ``options`` tried alone, the ``reuse`` of prompt caches or further ``samples``, ``scan``
-            (plain outputs and a pass of the draft over them), or ``rounds`` (timed trials).
+            ``options`` tried alone, the ``reuse`` of prompt caches or further ``samples``, outputs
+            drawn with many seeds and the target's law (``distribution``), ``scan`` (plain outputs
+            and a pass of the draft over them), or ``rounds`` (timed trials).
     """
 
     @property

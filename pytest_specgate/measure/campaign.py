@@ -13,6 +13,7 @@ from ..engines.base import EngineError, Generation, Pair
 from ..preflight import Preflight
 from ..stats import NoiseFloor
 from .blocks import blocks_of, broken_invariant, broken_ledger
+from .drawn import draw, drawn_from, note_laws
 from .evidence import AGAIN, PLAIN, Against, ArmEvidence, CaseEvidence, Evidence, Side, arm_name
 from .forecast import Forecast, forecast
 from .fresh import FreshPeak, fresh_peak
@@ -251,6 +252,20 @@ class Campaign:
                     except EngineError as error:
                         record.broke_in_sample = f"sample {sample}, {arm_name(k)}: {error}"
                         break
+        return self.evidence(inputs)
+
+    def distribution_pass(self, inputs: Inputs) -> Evidence:
+        """Evidence with the outputs of ``inputs.draws``, and the target's law at tokens of some.
+
+        Each arm has seeds of its own; the law is that of every arm's first whole output.
+        """
+        self.parity_pass(inputs)
+        for wanted in inputs.draws:
+            records = drawn_from(self._generated(inputs), wanted)
+            problem = draw(records, wanted, inputs, self._runner.generate, self._store.budget)
+            self._unmeasured = problem or self._unmeasured
+        for record in self._generated(inputs):
+            note_laws(record, inputs, self._runner.law)
         return self.evidence(inputs)
 
     def _generated(self, inputs: Inputs) -> list[Record]:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..config.plan import Decoding, Inputs, ParityMode, Prompt
-from ..engines.base import EngineInfo, Generation, PairInfo
+from ..engines.base import EngineInfo, Generation, PairInfo, SampledScores
 from ..preflight import Preflight
 from ..stats import NoiseFloor, noise_floor
 from .blocks import Blocks, joined
@@ -196,6 +196,9 @@ class CaseEvidence:
     options tried one at a time, ``turns`` the second turn of each arm, and ``further`` its outputs
     with other seeds, where a gate asked for them; ``broke_in_sample`` says why one of those is not
     there. ``choices`` are the draft's own in place of each token of the plain output, in a scan.
+    ``draws`` are outputs drawn with many seeds, in the order of these, by (arm, most tokens; 0
+    for the prompt's budget); ``laws`` say by which law the target would have drawn an arm's first
+    whole sample; ``not_drawn`` why a part of either is not there.
     """
 
     prompt: Prompt
@@ -209,6 +212,9 @@ class CaseEvidence:
     choices: tuple[int, ...] | None = None
     further: Mapping[str, tuple[Generation, ...]] = field(default_factory=dict)
     broke_in_sample: str | None = None
+    draws: Mapping[tuple[str, int], tuple[Generation, ...]] = field(default_factory=dict)
+    laws: Mapping[str, SampledScores] = field(default_factory=dict)
+    not_drawn: str | None = None
 
     @property
     def plain(self) -> ArmEvidence:
@@ -228,6 +234,8 @@ class CaseEvidence:
             alone=tuple(run for run in self.alone if arm_name(run.num_draft_tokens) in names),
             turns={name: run for name, run in self.turns.items() if name in names},
             further={name: runs for name, runs in self.further.items() if name in names},
+            draws={key: drawn for key, drawn in self.draws.items() if key[0] in names},
+            laws={name: law for name, law in self.laws.items() if name in names},
         )
 
     def pairs(self) -> list[dict[str, Generation]]:

@@ -8,7 +8,7 @@ from math import isnan
 
 from ..config.plan import Inputs, Measure, ParityMode, Prompt
 from ..config.spec import Invalid, Spec, boolean, found, integer, number, optional
-from ..engines.base import Generation, Scores
+from ..engines.base import Generation, SampledScores, Scores
 from .blocks import broken_ledger
 from .evidence import AGAIN, PLAIN, ArmEvidence, CaseEvidence, arm_name, in_step
 from .further import OptionRun, TurnRun, floor_between
@@ -37,6 +37,9 @@ class Record:
         carried_to: number of the last of them.
         granted: rounds that may be run beyond the most, as an undecided gate is run again.
         choices: the draft's own choice in place of each token of the plain output, in a scan.
+        draws: (arm, number, most tokens) -> output drawn with a seed of its own.
+        laws: arm -> by which law the target would have drawn its first whole output.
+        not_drawn: arm -> why its draws or its law are not there.
     """
 
     prompt: Prompt
@@ -59,6 +62,9 @@ class Record:
     carried_to: int = 0
     granted: int = 0
     choices: tuple[int, ...] | None = None
+    draws: dict[tuple[str, int, int], Generation] = field(default_factory=dict)
+    laws: dict[str, SampledScores] = field(default_factory=dict)
+    not_drawn: dict[str, str] = field(default_factory=dict)
 
     @property
     def least_rounds(self) -> int:
@@ -132,8 +138,20 @@ class Record:
             arms = in_step(arms)
         error = errors[0] if errors else None
         late = any(name in self.errors for name in arms)
+        draws: dict[tuple[str, int], list[Generation]] = {}
+        for key in sorted(key for key in self.draws if key[0] in order):
+            draws.setdefault((key[0], key[2]), []).append(self.draws[key])
         return CaseEvidence(
-            self.prompt, self.tokens, arms, error, self.mode, late, choices=self.choices
+            self.prompt,
+            self.tokens,
+            arms,
+            error,
+            self.mode,
+            late,
+            draws={key: tuple(drawn) for key, drawn in draws.items()},
+            laws={name: law for name, law in self.laws.items() if name in order},
+            not_drawn=next((self.not_drawn[n] for n in order if n in self.not_drawn), None),
+            choices=self.choices,
         )
 
 
@@ -217,6 +235,23 @@ def malformed_choices(choices: object, tokens: int) -> str | None:
             integer(0).check(token)
     except Invalid as error:
         return f"the draft's choices {error}"
+    return None
+
+
+def malformed_law(law: object, tokens: int, ratios: int) -> str | None:
+    """What the law of so many tokens, and so many other temperatures, lacks to judge by."""
+    if not isinstance(law, SampledScores):
+        return f"it gave {found(law)} where SampledScores are due"
+    columns = {name: getattr(law, name) for name in ("logprobs", "ulps", "drawn", "outside")}
+    if not isinstance(law.tempered, tuple | list) or len(law.tempered) != ratios:
+        return f"tempered must be a tuple of {ratios} tuples, found {found(law.tempered)}"
+    columns.update((f"tempered[{number}]", row) for number, row in enumerate(law.tempered))
+    for name, values in columns.items():
+        if not isinstance(values, tuple | list) or len(values) != tokens:
+            return f"{name} must be a tuple of {tokens} numbers, found {found(values)}"
+        for value in values:
+            if not isinstance(value, int | float) or isinstance(value, bool) or isnan(value):
+                return f"{name} must be numbers, found {found(value)}"
     return None
 
 

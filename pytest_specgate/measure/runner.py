@@ -13,17 +13,21 @@ from ..engines.base import (
     EngineError,
     Generation,
     KeepsCaches,
+    KnowsItsLaw,
     Pair,
     PassCosts,
+    SampledScores,
     Scores,
     Turns,
 )
+from ..stats.sampling import TEMPERATURE_RATIOS
 from .evidence import arm_name
 from .record import (
     Record,
     budget_of,
     malformed,
     malformed_choices,
+    malformed_law,
     malformed_prompt,
     malformed_scores,
 )
@@ -90,6 +94,7 @@ class Runner:
         *,
         observe: bool = False,
         decoding: Decoding | None = None,
+        max_tokens: int | None = None,
     ) -> Generation:
         """One run of a prompt.
 
@@ -99,6 +104,7 @@ class Runner:
             number: of the round; 0 where it is not timed.
             observe: see ``Pair.generate``.
             decoding: in place of the campaign's own.
+            max_tokens: in place of the prompt's budget; what such a run costs is not noted.
 
         Raises:
             EngineError: it broke, or gave what no engine should.
@@ -111,13 +117,14 @@ class Runner:
             lambda: self.pair.generate(
                 record.tokens,
                 decoding or self.inputs.decoding,
-                max_tokens=budget_of(record.prompt),
+                max_tokens=max_tokens or budget_of(record.prompt),
                 num_draft_tokens=k,
                 observe=observe,
                 tick=tick,
             ),
         )
-        self._spent[k is not None].append(time.perf_counter() - begin)
+        if max_tokens is None:
+            self._spent[k is not None].append(time.perf_counter() - begin)
         self._accept(malformed(generation))
         return generation
 
@@ -129,6 +136,25 @@ class Runner:
         if scores is not None:
             self._accept(malformed_scores(scores, len(generation.tokens)))
         return scores
+
+    def law(self, record: Record, generation: Generation) -> SampledScores:
+        """By which law the target would have drawn an output.
+
+        Raises:
+            EngineError: it broke, or the engine cannot tell.
+        """
+        inputs, pair = self.inputs, self.pair
+        if not isinstance(pair, KnowsItsLaw):
+            raise EngineError(f"the engine {inputs.engine} does not tell the target's law")
+        knows: KnowsItsLaw = pair
+        law = self._store.guarded(
+            inputs,
+            lambda: knows.score_sampled(
+                record.tokens, generation.tokens, inputs.decoding, TEMPERATURE_RATIOS
+            ),
+        )
+        self._accept(malformed_law(law, len(generation.tokens), len(TEMPERATURE_RATIOS)))
+        return law
 
     def second_turn(self, record: Record, follow_up: str, k: int | None) -> Turns:
         """Two turns of a prompt with the prompt cache kept.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ..config.plan import Inputs
 from ..engines.base import EngineInfo, Pair
-from . import caches, prompts, resources, tokenizers
+from . import caches, prompts, resources, sampling, tokenizers
 from .finding import Finding, Preflight, Subject
 
 __all__ = ["Finding", "Preflight", "run", "stuck"]
@@ -42,6 +42,7 @@ def run(
             resources.draft_is_smaller,
             resources.memory,
             resources.options_reach_both_paths,
+            sampling.sampling_options,
         ]
     elif getattr(pair, "isolated", False):
         checks = [resources.vocabulary, resources.draft_is_smaller, _left_out]

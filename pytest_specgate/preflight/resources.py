@@ -176,5 +176,5 @@ def options_reach_both_paths(subject: Subject) -> Iterator[Finding]:
             "note",
             "sampling",
             "the two paths draw differently from the same seed",
-            "Compare by parity: {mode: scored}, not by text.",
+            "Compare by parity: {mode: scored} and the gate distribution, not by text.",
         )

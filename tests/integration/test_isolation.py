@@ -307,10 +307,12 @@ def test_interrupt_ends_everything(
     Path("source.py").write_text(fated(("abc", 3, True, kill)), encoding="utf-8")
     pytester.makeconftest(
         """
-        import os
+        import os, signal
         from pathlib import Path
         from pytest_specgate.engines import isolated
 
+        # ignored where a shell has put the tests into the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         os.environ["PYTEST_PID"] = str(os.getpid())
         isolated.worker_source = lambda: Path("source.py").read_text(encoding="utf-8")
         """

@@ -310,7 +310,10 @@ def test_interrupt_keeps_what_was_measured(pair: Path, pytester: pytest.Pytester
     )
     pytester.makeconftest(
         """
-        import pathlib, pytest
+        import pathlib, pytest, signal
+
+        # ignored where a shell has put the tests into the background
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
         @pytest.hookimpl(optionalhook=True)
         def pytest_specgate_trial_finished(trial, prompt, arm):

@@ -98,6 +98,94 @@ class RandomPair(_PathPair):
         return mx.random.categorical(logprobs / 0.7, key=mx.random.key(next(self._draws)))
 
 
+class HotPair(_PathPair):
+    """Temperature 1 on the speculative path, whatever was asked for."""
+
+    def more_options(self) -> dict[str, Any]:
+        """mlx-lm's own sampler, on one path."""
+        from mlx_lm.sample_utils import make_sampler
+
+        return {"sampler": make_sampler(temp=1.0)} if self.drafted else {}
+
+
+class HotPlainPair(HotPair):
+    """The same on the plain path."""
+
+    def more_options(self) -> dict[str, Any]:
+        """On the other path."""
+        self.drafted = not self.drafted
+        return super().more_options()
+
+
+class UncheckedPair(_PathPair):
+    """One proposal in fifty is accepted whatever the target drew."""
+
+    share = 0.02
+
+    def generate(
+        self,
+        prompt: Sequence[int],
+        decoding: Decoding,
+        *,
+        max_tokens: int,
+        num_draft_tokens: int | None,
+        observe: bool = False,
+        tick: Tick | None = None,
+    ) -> Generation:
+        """Note the options, then run it."""
+        from mlx_lm.sample_utils import make_sampler
+
+        self._draw, self._proposals_drawn = make_sampler(temp=decoding.temperature), list[Any]()
+        return super().generate(
+            prompt,
+            decoding,
+            max_tokens=max_tokens,
+            num_draft_tokens=num_draft_tokens,
+            observe=observe,
+            tick=tick,
+        )
+
+    def more_options(self) -> dict[str, Any]:
+        """A sampler that at times gives back the proposal."""
+        return {"sampler": self._sample} if self.drafted else {}
+
+    def _sample(self, logprobs: Any) -> Any:
+        import mlx.core as mx
+
+        drawn = self._draw(logprobs)
+        if len(logprobs) == 1:  # a proposal
+            self._proposals_drawn.append(drawn)
+            return drawn
+        proposed = mx.concatenate([*self._proposals_drawn[1 - len(logprobs) :], drawn[-1:]])
+        return mx.where(mx.random.uniform(shape=drawn.shape) < self.share, proposed, drawn)
+
+
+class ShortCachePair(_PathPair):
+    """On the speculative path both caches lack the prompt's last token but one."""
+
+    def generate(
+        self,
+        prompt: Sequence[int],
+        decoding: Decoding,
+        *,
+        max_tokens: int,
+        num_draft_tokens: int | None,
+        observe: bool = False,
+        tick: Tick | None = None,
+    ) -> Generation:
+        """Run it with a shorter prompt."""
+        if num_draft_tokens is not None:
+            prompt = [*prompt[:-2], prompt[-1]]
+        return super().generate(
+            prompt,
+            decoding,
+            max_tokens=max_tokens,
+            num_draft_tokens=num_draft_tokens,
+            observe=observe,
+            tick=tick,
+        )
+
+
 class IgnoringPair(_PathPair):
     """Never passes the draft model on."""
 
@@ -214,6 +302,10 @@ PAIRS: Mapping[str, type[MlxLmPair]] = {
     "penalty": PenaltyPair,
     "logit-bias": BiasPair,
     "random-target": RandomPair,
+    "hot": HotPair,
+    "hot-plain": HotPlainPair,
+    "unchecked": UncheckedPair,
+    "short-cache": ShortCachePair,
     "ignoring": IgnoringPair,
     "flaky": FlakyPair,
     "near-tie": NearTiePair,

@@ -381,10 +381,17 @@ def test_gate_that_is_no_mapping(refused: Refused, gate: str, value: str, found:
 def test_gate_without_options_has_its_defaults(
     accepted: Callable[[str | bytes], Plan], gate: str, value: str
 ) -> None:
-    (config,) = accepted(f"version: 1\ngates:\n  {gate}: {value}\n").gates
+    warm = "temperature: 0.7" if gate == "distribution" else ""
+    text = f"version: 1\ndecoding: {{{warm}}}\ngates:\n  {gate}: {value}\n"
+    (config,) = accepted(text).gates
     assert config.name == gate
     assert config.options == GATES[gate].defaults
-    assert config.origin.endswith("gates.yaml, line 3")
+    assert config.origin.endswith("gates.yaml, line 4")
+
+
+def test_a_gate_of_sampled_output_at_temperature_0(refused: Refused) -> None:
+    """There is nothing that it could judge."""
+    refused("version: 1\ngates:\n  distribution: {}\n", 3, "nothing is drawn at temperature 0")
 
 
 def test_a_gate_that_needs_a_limit(refused: Refused) -> None:

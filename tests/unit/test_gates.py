@@ -243,12 +243,22 @@ def test_the_gates_in_the_order_of_the_report() -> None:
     """Names are the keys of gates.yaml; one figure of many has its own item name."""
     assert list(ALL) == [
         *("preflight", "parity", "speedup", "latency", "memory", "acceptance"),
-        *("reuse", "options", "quality", "ttft", "tpot", "baseline", "against", "recommended"),
+        *(
+            "reuse",
+            "options",
+            "quality",
+            "distribution",
+            "ttft",
+            "tpot",
+            "baseline",
+            "against",
+            "recommended",
+        ),
     ]
     assert ALL["latency"].item == "latency_p95"
     assert [ALL[name].scope for name in ALL] == [
         *("pair", "prompt", "arm", "arm", "arm", "arm"),
-        *("prompt", "prompt", "arm", "arm", "arm", "arm", "arm", "pair"),
+        *("prompt", "prompt", "arm", "arm", "arm", "arm", "arm", "arm", "pair"),
     ]
     assert [name for name in ALL if ALL[name].needs == "parity"] == ["parity", "acceptance"]
 

@@ -66,6 +66,12 @@ VALUES: dict[str, tuple[Any, Any, Any, Any, Any]] = {
     "decoding__max_tokens": (1, 2, 3, 4, 256),
     "decoding__num_draft_tokens": (1, (2, 5), 3, 4, (3,)),
     "decoding__temperature": (0.1, 0.2, 0.3, 0.4, 0.0),
+    "decoding__top_p": (0.1, 0.2, 0.3, 0.4, 1.0),
+    "decoding__top_k": (1, 2, 3, 4, 0),
+    "decoding__min_p": (0.1, 0.0, 0.3, 1.0, 0.0),
+    "decoding__min_tokens_to_keep": (2, 3, 4, 5, 1),
+    "decoding__xtc_probability": (0.1, 0.0, 0.3, 1.0, 0.0),
+    "decoding__xtc_threshold": (0.2, 0.0, 0.3, 0.5, 0.1),
     "decoding__seed": (1, 2, 3, 0, 20260928),
     "decoding__prefill_step_size": (1, 2, 3, 4, 2048),
     "decoding__kv_bits": (8, None, 6, 4, None),
@@ -255,7 +261,17 @@ def test_the_built_in_gates_file_says_what_the_defaults_are() -> None:
         name: gate.defaults for name, gate in GATES.items() if name in DEFAULT_GATES
     }
     assert {*GATES} - {*DEFAULT_GATES} == {
-        *("acceptance", "reuse", "options", "quality", "ttft", "tpot", "baseline", "against"),
+        *(
+            "acceptance",
+            "reuse",
+            "options",
+            "quality",
+            "distribution",
+            "ttft",
+            "tpot",
+            "baseline",
+            "against",
+        ),
         "recommended",
     }
 

@@ -45,7 +45,17 @@ def config(
 
 BUILT_IN = [
     *("preflight", "parity", "speedup", "latency", "memory", "acceptance"),
-    *("reuse", "options", "quality", "ttft", "tpot", "baseline", "against", "recommended"),
+    *(
+        "reuse",
+        "options",
+        "quality",
+        "distribution",
+        "ttft",
+        "tpot",
+        "baseline",
+        "against",
+        "recommended",
+    ),
 ]
 ISOLATION = Isolation("popen", "--spec-isolate popen", 7.0)
 

@@ -1023,7 +1023,8 @@ def refused(tmp_path: Path, document: Any) -> str:
 # options that came after the first release
 LATER = (
     *("max_kv_size", "repetition_penalty", "presence_penalty", "frequency_penalty"),
-    *("logit_bias", "ignore_eos"),
+    *("logit_bias", "ignore_eos", "top_p", "top_k", "min_p", "min_tokens_to_keep"),
+    *("xtc_probability", "xtc_threshold"),
 )
 FIRST = tuple(field.name for field in fields(Decoding) if field.name not in LATER)
 NEEDED = {
@@ -1072,8 +1073,8 @@ def test_a_case_with_a_section_missing(tmp_path: Path, section: str) -> None:
     [
         (
             "decoding",
-            "top_p",
-            "unknown key decoding.top_p (allowed: num_draft_tokens, max_tokens, ",
+            "mirostat",
+            "unknown key decoding.mirostat (allowed: num_draft_tokens, max_tokens, ",
         ),
         (
             "decoding",

@@ -95,6 +95,8 @@ def other_decoding(**options: Any) -> Inputs:
 OTHERS: dict[str, Inputs] = {
     "seed": other_decoding(seed=1),
     "temperature": other_decoding(temperature=0.5),
+    "top_p": other_decoding(top_p=0.9),
+    "xtc_threshold": other_decoding(xtc_threshold=0.2),
     "prefill_step_size": other_decoding(prefill_step_size=64),
     "kv_bits": other_decoding(kv_bits=8),
     "kv_group_size": other_decoding(kv_group_size=32),
