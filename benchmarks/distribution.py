@@ -25,15 +25,18 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-# fault -> engine of the museum, kind
+# pair -> temperature, prompts, tokens: 256 tokens of about a nat of entropy; 768 whose every second
+# proposal is refused, since only these tell whether one was checked
+RUNS = {"dense": (0.3, 8, 32), "half": (1.5, 16, 48)}
+# fault -> pair, engine of the museum, kind
 FAULTS = {
-    "none": ("museum", None),
-    "logprobs of a cache one token short": ("short-cache", "logprobs-differ"),
-    "temperature 1 for 0.3, speculative path": ("hot", "sampler-differs"),
-    "temperature 1 for 0.3, plain path": ("hot-plain", "sampler-differs"),
-    "2 % of proposals accepted unchecked": ("unchecked", "unchecked-drafts"),
+    "none": ("dense", "museum", None),
+    "none, half of the proposals wrong": ("half", "museum", None),
+    "logprobs of a cache one token short": ("dense", "short-cache", "logprobs-differ"),
+    "temperature 1 for 0.3, speculative path": ("dense", "hot", "sampler-differs"),
+    "temperature 1 for 0.3, plain path": ("dense", "hot-plain", "sampler-differs"),
+    "2 % of proposals accepted unchecked": ("half", "unchecked", "unchecked-drafts"),
 }
-TEMPERATURE, TOKENS, PROMPTS = 0.3, 32, 8  # about a nat of entropy a token
 DISTANCE = 0.1
 DEMO_TEMPERATURES = (1.0, 2.0, 2.5)
 MOST_ALARMS, LEAST_POWER = 0.01, 0.95
@@ -48,9 +51,9 @@ def interval(count: int, total: int) -> str:
 
 
 def verdict_of(
-    folder: Path, engine: str, seed: int, prompts: int, tokens: int, few: dict[str, Any]
+    folder: Path, engine: str, seed: int, size: tuple[float, int, int], few: dict[str, Any]
 ) -> Verdict:
-    """One run of the gate on the pair of a folder."""
+    """One run of the gate on the pair of a folder, at this temperature, prompts and tokens."""
     from pytest_specgate.config.plan import Decoding
     from pytest_specgate.gates.distribution import DistributionGate
     from pytest_specgate.measure.store import Store
@@ -58,11 +61,12 @@ def verdict_of(
     from tests.museum.campaigns import inputs_of, prompt_ids
     from tests.museum.engines import engines
 
+    temperature, prompts, tokens = size
     gate = DistributionGate()
     options = {**gate.defaults, **few}
     texts = [prompt_ids(1000 * seed + i, 5 + i) for i in range(prompts)]
     inputs = inputs_of(folder, texts, k=(3,), max_tokens=tokens, engine=engine)
-    decoding = Decoding(max_tokens=tokens, temperature=TEMPERATURE, seed=seed)
+    decoding = Decoding(max_tokens=tokens, temperature=temperature, seed=seed)
     inputs = gate.asks(options, replace(inputs, decoding=decoding))
     campaign = Store(engines(), Silent(), lambda _: None, preflight=False).campaign(inputs)
     return gate.judge(campaign.distribution_pass(inputs), options, "k=3")
@@ -70,15 +74,20 @@ def verdict_of(
 
 def faults(runs: int) -> bool:
     """The table of planted faults; were all caught, and nothing else?"""
+    from pytest_specgate.demo.constructed import PairRecipe, build
     from tests.museum.pairs import pair_folder
 
     right = True
     print(f"| planted fault | failed by its tokens, of {runs} runs | as |\n|---|---|---|")
     with tempfile.TemporaryDirectory() as name:
-        folder = pair_folder(Path(name), "dense")
-        for fault, (engine, kind) in FAULTS.items():
-            few = {"seeds": 20, "prompts": 1, "distance": 1.0}
-            found = [verdict_of(folder, engine, seed, PROMPTS, TOKENS, few) for seed in range(runs)]
+        folders = {"dense": pair_folder(Path(name), "dense"), "half": Path(name) / "half"}
+        build(folders["half"], PairRecipe(agreement=0.5, target_layers=2))
+        for fault, (pair, engine, kind) in FAULTS.items():
+            # so small a chance of an alarm by the draws that the tokens decide
+            few = {"seeds": 20, "prompts": 1, "distance": 1.0, "false_alarm": 0.001}
+            found = [
+                verdict_of(folders[pair], engine, seed, RUNS[pair], few) for seed in range(runs)
+            ]
             kinds = Counter(verdict.kind for verdict in found)
             caught = sum(v.status == "failed" and v.kind != "draws-differ" for v in found)
             right &= kinds == {kind: runs}
@@ -218,7 +227,7 @@ def alarms(runs: int) -> bool:
         with tempfile.TemporaryDirectory() as name:
             folder = save_pair(Path(name), config, noise=0.1, seed=run)
             few = {"seeds": 20, "prompts": 2, "distance": 1.0}
-            verdict = verdict_of(folder, "museum", run, 2, 8, few)
+            verdict = verdict_of(folder, "museum", run, (0.3, 2, 8), few)
         failed += verdict.status == "failed"
         others[verdict.status] += 1
         if verdict.status != "passed":

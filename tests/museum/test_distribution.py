@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_specgate.config.plan import Decoding, Inputs
+from pytest_specgate.demo.constructed import PairRecipe, build
 from pytest_specgate.gates.base import Verdict
 from pytest_specgate.gates.distribution import DistributionGate
 from pytest_specgate.measure.store import Store
@@ -34,9 +35,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def asked(folder: Path, decoding: Decoding, engine: str, k: int = 3) -> Inputs:
-    """Eight prompts, as the gate wants them measured."""
-    prompts = [prompt_ids(i, 5 + i) for i in range(8)]
-    inputs = inputs_of(folder, prompts, k=(k,), max_tokens=TOKENS, engine=engine)
+    """Eight prompts, or more of longer outputs, as the gate wants them measured."""
+    prompts = [prompt_ids(i, 5 + i) for i in range(8 if decoding.max_tokens == TOKENS else 16)]
+    inputs = inputs_of(folder, prompts, k=(k,), max_tokens=decoding.max_tokens, engine=engine)
     return GATE.asks(FEW, replace(inputs, decoding=decoding))
 
 
@@ -53,7 +54,6 @@ def judged(folder: Path, decoding: Decoding = WARM, engine: str = "museum", k: i
         ("short-cache", "logprobs-differ", "the speculative path (k = 3) returns other log"),
         ("hot", "sampler-differs", "the speculative path (k = 3) draws at another temperature"),
         ("hot-plain", "sampler-differs", "the plain path draws at another temperature"),
-        ("unchecked", "unchecked-drafts", "on the speculative path (k = 3) proposals are accepted"),
     ],
 )
 def test_a_planted_fault(folder: Path, engine: str, kind: str, words: str) -> None:
@@ -61,6 +61,17 @@ def test_a_planted_fault(folder: Path, engine: str, kind: str, words: str) -> No
     verdict = judged(folder, engine=engine)
     assert (verdict.status, verdict.kind) == ("failed", kind)
     assert words in verdict.reason
+
+
+@pytest.mark.parametrize(("engine", "status"), [("museum", "passed"), ("unchecked", "failed")])
+def test_proposals_accepted_unchecked(tmp_path: Path, engine: str, status: str) -> None:
+    """Only proposals that the target would refuse can tell: half of them, of 768 tokens."""
+    build(tmp_path, PairRecipe(agreement=0.5, target_layers=2))
+    verdict = judged(tmp_path, Decoding(max_tokens=48, temperature=1.5), engine)
+    assert verdict.status == status
+    if status == "failed":
+        assert verdict.kind == "unchecked-drafts"
+        assert "on the speculative path (k = 3) proposals are accepted" in verdict.reason
 
 
 @pytest.mark.parametrize(
