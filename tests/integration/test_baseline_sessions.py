@@ -20,14 +20,14 @@ import random
 
 def noisy(prompt, arm, number):
     pace = 0.2 if arm == "plain" else 0.1 * SLOWER
-    return pace * random.Random(f"{SEED}{prompt}{arm}{number}").lognormvariate(0, 0.01)
+    return pace * random.Random(f"{SEED}{prompt}{arm}{number}").lognormvariate(0, 0.005)
 
 PAIR.seconds = noisy
 """
 
 
 def with_noise(project: pytest.Pytester, seed: int, slower: float = 1.0, *lines: str) -> None:
-    """Scripted times with 1 % of noise; the speculative path so many times slower."""
+    """Scripted times with 0.5 % of noise; the speculative path so many times slower."""
     with_faults(project, f"SEED, SLOWER = {seed}, {slower}", NOISE, *lines)
 
 
