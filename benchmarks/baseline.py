@@ -24,7 +24,7 @@ from pytest_specgate.baseline.document import Baseline, StoredArm, StoredBlocks,
 from pytest_specgate.baseline.files import Place, read, write
 from pytest_specgate.gates.baseline import BaselineGate
 from pytest_specgate.measure.blocks import count_blocks
-from pytest_specgate.measure.evidence import Trial
+from pytest_specgate.measure.trial import Trial
 
 CASES, TOKENS, ROUNDS, K = 1000, 512, 12, 3
 MOST_SECONDS, MOST_MEMORY, MOST_FILE = 1.0, 200e6, 20e6

@@ -49,7 +49,8 @@ if TYPE_CHECKING:
     )
     from .gates.base import BaseGate, Gate, Verdict
     from .measure.blocks import Block, Blocks
-    from .measure.evidence import CaseEvidence, Comparison, Evidence, Parity, Trial
+    from .measure.evidence import CaseEvidence, Comparison, Evidence, Parity
+    from .measure.trial import Trial
     from .saved_case import replay
 
 _HOME = {
@@ -80,7 +81,7 @@ _HOME = {
     "Parity": "measure.evidence",
     "Prompt": "config.plan",
     "SampledScores": "engines.base",
-    "Trial": "measure.evidence",
+    "Trial": "measure.trial",
     "Turns": "engines.base",
     "Verdict": "gates.base",
     "replay": "saved_case",

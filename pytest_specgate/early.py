@@ -7,7 +7,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from .config.options import ALL_SWEPT, names_gateway
+from .config.option_values import names_gateway
+from .config.options import ALL_SWEPT
 
 _TAKE_PATHS: tuple[str, ...] = (
     "--spec-target",

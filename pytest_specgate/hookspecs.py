@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .config.plan import Prompt
     from .engines.base import Engine
     from .gates.base import Gate, Verdict
-    from .measure.evidence import Trial
+    from .measure.trial import Trial
     from .report.session_report import SessionReport
 
 

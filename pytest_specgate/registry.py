@@ -11,7 +11,7 @@ import pytest
 
 from .checks import Check, builtin_checks
 from .checks.own import marked_checks
-from .config.options import Isolation
+from .config.option_values import Isolation
 from .config.spec import ConfigError, nearest
 from .engines import builtin_engines
 from .engines.base import Engine

@@ -15,7 +15,8 @@ from .compared import other_of, reference_of
 from .config.build import Builder, base_options
 from .config.gates_file import default_gates_file
 from .config.markers import gate_configs, inputs_layer, item_origin
-from .config.options import Isolation, read_options
+from .config.option_values import Isolation
+from .config.options import read_options
 from .config.plan import GateConfig, Inputs, Measure, Plan
 from .config.prompt_file import checked_prompts
 from .config.spec import ConfigError, Invalid

@@ -19,7 +19,8 @@ from pytest_specgate.engines.base import (
     Tick,
 )
 from pytest_specgate.measure.blocks import Blocks, count_blocks
-from pytest_specgate.measure.evidence import ArmEvidence, CaseEvidence, Evidence, Trial, arm_name
+from pytest_specgate.measure.evidence import ArmEvidence, CaseEvidence, Evidence, arm_name
+from pytest_specgate.measure.trial import Trial
 
 GB = 10**9
 Prefill = Literal["new", "old"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Literal
 
-from ..measure.evidence import PLAIN, Trial, arm_name
+from ..measure.evidence import PLAIN, arm_name
 from ..measure.fresh import FreshPeak
+from ..measure.trial import Trial
 from ..stats import (
     Decision,
     Estimate,
@@ -21,16 +22,14 @@ from ..stats import (
     median_speedup,
     p95_ratio,
 )
-from ..text import count, gigabytes
-from .document import Baseline, StoredArm, StoredCase, same_decoding
+from ..text import gigabytes
+from .changes import Change, apart_of, changes, same_case, same_machine, shortened
+from .document import Baseline, StoredArm, StoredCase
 from .limits import Limit
 
 Status = Literal["passed", "failed", "inconclusive", "not judged"]
 Output = Literal["same", "plain alone", "speculative alone", "both alike", "both apart"]
 
-# what makes two machines one: facts that do not change from day to day
-MACHINE = ("chip", "architecture", "cpu_count", "memory_bytes", "device", "gpu_cores")
-_FACTS = (*MACHINE, "os", "python", "power", "low_power_mode")
 _RESAMPLES = 200  # tells the error of a p95 within 5 %
 LEAST_MEMORY = 16 * 2**20  # bytes; less is the allocator's own
 _OUTPUT_MEANS: Mapping[Output, str] = {
@@ -40,15 +39,6 @@ _OUTPUT_MEANS: Mapping[Output, str] = {
     "plain alone": "the plain output changed, and the speculative one did not follow it",
     "both apart": "both outputs changed, and they differ from each other",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One fact that differs; None where a side does not have it."""
-
-    name: str
-    then: str | None
-    now: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,9 +99,9 @@ def compare(
         fresh: the peak memory of now, seen again in a process of its own.
     """
     arm = arm_name(num_draft_tokens)
-    apart = _apart(then, now, arm)
+    apart = apart_of(then, now, arm)
     common = tuple(
-        name for name, case in now.cases.items() if _same_case(then.cases.get(name), case, arm)
+        name for name, case in now.cases.items() if same_case(then.cases.get(name), case, arm)
     )
     pairs = [(then.cases[name], now.cases[name]) for name in common]
     figures: list[Figure] = []
@@ -129,101 +119,6 @@ def compare(
             *_memory(pairs, arm, limits["memory"], fresh, same_machine=here),
         ]
     return Compared(tuple(changes(then, now)), tuple(figures), tuple(apart), common)
-
-
-# -- what changed --------------------------------------------------------------------------------
-
-
-def changes(then: Baseline, now: Baseline) -> Iterable[Change]:
-    """Versions first, then machine, models, prompts and decoding; what is equal is left out."""
-    rows = [
-        *_of(then.environment.get("versions"), now.environment.get("versions"), None),
-        *_of(then.environment, now.environment, _FACTS),
-    ]
-    for role in ("target", "draft"):
-        parts = ("name", "revision", "digest", "quantization", "dtype")
-        rows += _of(then.models[role], now.models[role], parts, f"{role} ")
-    rows += _of({"engine": then.engine}, {"engine": now.engine}, None)
-    old, new = ({"prompts": f"{len(s.cases)} ({s.prompts_digest})"} for s in (then, now))
-    rows += _of(old, new, None)
-    templates = sum(
-        then.cases[name].ids != case.ids and then.cases[name].prompt == case.prompt
-        for name, case in now.cases.items()
-        if name in then.cases
-    )
-    if templates:
-        rows.append(Change("prompt tokens", "stored", f"differ for {count(templates, 'prompt')}"))
-    rows += [
-        Change(name, _text(then.decoding.get(name)), _text(now.decoding.get(name)))
-        for name in same_decoding(then.decoding, now.decoding)
-    ]
-    return rows
-
-
-def _of(then: Any, now: Any, names: Iterable[str] | None, prefix: str = "") -> list[Change]:
-    old, new = (value if isinstance(value, Mapping) else {} for value in (then, now))
-    return [
-        Change(f"{prefix}{name}", _text(old.get(name)), _text(new.get(name)))
-        for name in (dict.fromkeys([*old, *new]) if names is None else names)
-        if old.get(name) != new.get(name)
-    ]
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)[:60]
-
-
-def same_machine(then: Baseline, now: Baseline) -> bool:
-    """Absolute seconds and bytes may be compared."""
-    return all(then.environment.get(name) == now.environment.get(name) for name in MACHINE)
-
-
-def _apart(then: Baseline, now: Baseline, arm: str) -> list[str]:
-    """Why nothing of one side may be compared with the other."""
-    found = [
-        f"the {role} is another model (digest {str(then.models[role].get('digest'))[:12]}, now "
-        f"{str(now.models[role].get('digest'))[:12]})"
-        for role in ("target", "draft")
-        if then.models[role].get("digest") != now.models[role].get("digest")
-    ]
-    if differ := same_decoding(then.decoding, now.decoding):
-        found.append(f"the decoding differs: {', '.join(differ)}")
-    missing = [name for name in then.cases if name not in now.cases]
-    changed = [
-        name
-        for name, case in now.cases.items()
-        if name in then.cases
-        and (case.prompt, case.max_tokens) != (then.cases[name].prompt, then.cases[name].max_tokens)
-    ]
-    new = [name for name in now.cases if name not in then.cases]
-    for names, words in (
-        (missing, "stored and not measured now"),
-        (changed, "of another text or max_tokens"),
-        (new, "measured and not stored"),
-    ):
-        if names:
-            found.append(f"{count(len(names), 'prompt')} {words}: {_shortened(names)}")
-    for name in (PLAIN, arm):
-        for side, words in ((then, "stored"), (now, "measured now")):
-            without = [prompt for prompt, case in side.cases.items() if name not in case.arms]
-            if without and len(without) == len(side.cases):
-                found.append(f"{name} is not {words}")
-            elif without:
-                prompts = count(len(without), "prompt")
-                found.append(f"{name} is not {words} for {prompts}: {_shortened(without)}")
-    return found
-
-
-def _shortened(names: Sequence[str]) -> str:
-    return ", ".join(names[:5]) + (", ..." if len(names) > 5 else "")
-
-
-def _same_case(then: StoredCase | None, now: StoredCase, arm: str) -> bool:
-    return (
-        then is not None
-        and (then.prompt, then.max_tokens) == (now.prompt, now.max_tokens)
-        and all(name in case.arms for case in (then, now) for name in (PLAIN, arm))
-    )
 
 
 # -- figures -------------------------------------------------------------------------------------
@@ -255,7 +150,7 @@ def _output(names: Sequence[str], pairs: Pairs, arm: str, wanted: str) -> Figure
     if differ:
         worst = min(differ.values(), key=list(_OUTPUT_MEANS)[::-1].index)
         of_kind = [name for name, kind in differ.items() if kind == worst]
-        reason = f"{_OUTPUT_MEANS[worst]}: {_shortened(of_kind)}"
+        reason = f"{_OUTPUT_MEANS[worst]}: {shortened(of_kind)}"
     status: Status = "failed" if differ and wanted == "same" else "passed"
     if wanted == "any":
         status = "not judged"
@@ -377,7 +272,7 @@ def _times(
             figure = _unjudged(figure, "another machine: seconds cannot be compared")
         figures.append(figure)
     if left:
-        reason = f"; left out, not timed on both sides: {_shortened(left)}"
+        reason = f"; left out, not timed on both sides: {shortened(left)}"
         figures = [replace(figure, reason=figure.reason + reason) for figure in figures]
     return figures
 

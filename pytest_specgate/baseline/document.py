@@ -14,7 +14,8 @@ from ..config.layers import DECODING_FIELDS
 from ..config.plan import Decoding, Inputs
 from ..engines.base import ModelInfo, PairInfo
 from ..measure.blocks import Blocks
-from ..measure.evidence import AGAIN, PLAIN, ArmEvidence, CaseEvidence, Trial
+from ..measure.evidence import AGAIN, PLAIN, ArmEvidence, CaseEvidence
+from ..measure.trial import Trial
 
 if TYPE_CHECKING:
     from ..gates.base import Verdict

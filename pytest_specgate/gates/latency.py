@@ -20,7 +20,8 @@ from .words import carried, excluded, noise_floor_line, too_short, unfinished, u
 
 if TYPE_CHECKING:
     from ..config.plan import Inputs
-    from ..measure.evidence import CaseEvidence, Evidence, Trial
+    from ..measure.evidence import CaseEvidence, Evidence
+    from ..measure.trial import Trial
 
 
 _LEAST_ROUNDS = 2  # a single one has no spread

@@ -7,20 +7,18 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from .. import preflight
-from ..config.plan import Inputs, Measure, Prompt
-from ..engines.base import EngineError, Generation, Pair
+from ..config.plan import Inputs, Measure
+from ..engines.base import EngineError
 from ..preflight import Preflight
 from ..stats import NoiseFloor
-from .blocks import blocks_of, broken_invariant, broken_ledger
 from .drawn import draw, drawn_from, note_laws
-from .evidence import AGAIN, PLAIN, Against, ArmEvidence, CaseEvidence, Evidence, Side, arm_name
+from .evidence import AGAIN, PLAIN, Against, CaseEvidence, Evidence, Side, arm_name
 from .forecast import Forecast, forecast
 from .fresh import FreshPeak, fresh_peak
 from .further import option_run, seed_of, turn_run, with_option
 from .lock import Busy
-from .record import CaseKey, Record, budget_of, key_of
-from .rerun import Rerun
+from .observer import Observer, arm_of
+from .record import CaseKey, Record, key_of
 from .rounds import Rounds
 from .runner import Runner
 from .scan import missed, scan
@@ -51,13 +49,12 @@ class Campaign:
         # a sample is that of one draft
         self._samples = None if alone or inputs.rivals else store.samples
         self._records: dict[CaseKey, Record] = {}
-        self._checked: tuple[int, Preflight] | None = None
         self._unmeasured: str | None = None
         self._forecasts: dict[Runner, Forecast] = {}
-        self._rivals_checked: dict[Runner, Preflight] = {}
         self._fresh_peaks: dict[tuple[Side, int], FreshPeak] = {}
         self._began = False
         self._runner = Runner(inputs, store, self._remaining, store.pair)
+        self._observer = Observer(inputs, store, self._runner, self._records, self._remaining)
         if store.against is not None:
             self._others = [Runner(inputs, store, self._remaining, store.other_pair)]
         else:
@@ -124,45 +121,11 @@ class Campaign:
         """Evidence with the findings of the pre-flight check, nothing generated."""
         self.register(inputs, rounds=0)
         try:
-            self._preflight(self._runner.pair)
+            self._observer.preflight(self._runner.pair)
         except EngineError as error:
             for prompt in inputs.prompts:
                 self._records[key_of(prompt)].errors.setdefault(PLAIN, str(error))
         return self.evidence(inputs)
-
-    def _preflight_of(self, record: Record, runner: Runner) -> Preflight:
-        """Of the pair, or of one with a further draft."""
-        if record.plain_of is None:
-            return self._preflight(runner.pair)
-        if runner not in self._rivals_checked:
-            tokens = {one.prompt.id: one.tokens for one in self._records.values()}
-            prompts = tuple(one.prompt for one in self._records.values())
-            inputs = replace(runner.inputs, prompts=prompts, num_draft_tokens=self.num_draft_tokens)
-            found = preflight.run(runner.pair, inputs, tokens, self._store.engine_info)
-            self._rivals_checked[runner] = found
-        return self._rivals_checked[runner]
-
-    def _preflight(self, pair: Pair) -> Preflight:
-        """Checked once for all prompts registered by then, and again when more came."""
-        if self._checked is not None and self._checked[0] == len(self._records):
-            return self._checked[1]
-        tokens = {}
-        for record in self._records.values():
-            if PLAIN not in record.errors:
-                try:
-                    self._runner.encode(record)
-                except EngineError as error:
-                    record.errors[PLAIN] = str(error)
-            tokens[record.prompt.id] = record.tokens
-        wanted = {k for record in self._records.values() for k in record.wanted}
-        inputs = replace(
-            self._inputs,
-            prompts=tuple(record.prompt for record in self._records.values()),
-            num_draft_tokens=tuple(sorted(wanted)),
-        )
-        found = preflight.run(pair, inputs, tokens, self._store.engine_info)
-        self._checked = (len(self._records), found)
-        return found
 
     def parity_pass(self, inputs: Inputs) -> Evidence:
         """Evidence with one observed output an arm for each prompt of inputs."""
@@ -226,9 +189,9 @@ class Campaign:
         records = [self._records[key_of(prompt)] for prompt in inputs.prompts]
 
         def check() -> Preflight:
-            return self._preflight(self._runner.pair)
+            return self._observer.preflight(self._runner.pair)
 
-        self._unmeasured = scan(records, inputs, self._store, self._runner, check, self._arm)
+        self._unmeasured = scan(records, inputs, self._store, self._runner, check, arm_of)
         return replace(self.evidence(inputs), missed=missed(records, self._runner))
 
     def samples_pass(self, inputs: Inputs) -> Evidence:
@@ -267,6 +230,10 @@ class Campaign:
         for record in self._generated(inputs):
             note_laws(record, inputs, self._runner.law)
         return self.evidence(inputs)
+
+    def _observe(self, record: Record, other: Runner | None = None) -> None:
+        """Once; see ``Observer.observe``."""
+        self._unmeasured = self._observer.observe(record, other) or self._unmeasured
 
     def _generated(self, inputs: Inputs) -> list[Record]:
         records = (self._records[key_of(prompt)] for prompt in inputs.prompts)
@@ -395,7 +362,7 @@ class Campaign:
             pair=self._store.pair_info(self._inputs),
             engine=self._store.engine_info,
             swap_growth_bytes=self._store.swap_growth(),
-            preflight=self._checked[1] if self._checked else None,
+            preflight=self._observer.checked,
             unmeasured=self._unmeasured,
             carried=self._carried(inputs),
             reference=self._store.reference,
@@ -438,81 +405,6 @@ class Campaign:
     def _carried(self, inputs: Inputs) -> int:
         records = (self._records.get(key_of(prompt)) for prompt in inputs.prompts)
         return max((record.carried for record in records if record), default=0)
-
-    def _observe(self, record: Record, other: Runner | None = None) -> None:
-        """The warm-up pass of one prompt: the arms that are wanted and not there yet.
-
-        Args:
-            record: of the prompt.
-            other: of the other environment, whose pair is not checked first, or of a further draft.
-        """
-        runner = other or self._runner
-        names: dict[str, int | None] = {arm_name(k): k for k in sorted(record.wanted)}
-        if record.plain_of is None and (record.mode != "scored" or record.least_rounds):
-            names = {PLAIN: None, **names}
-        missing = {
-            n: k for n, k in names.items() if n not in record.arms and n not in record.errors
-        }
-        lost = record.plain_of is not None and PLAIN not in record.plain_arms
-        if not missing or PLAIN in record.errors or lost:
-            return
-        cost = sum(runner.cost(k) or 0.0 for k in missing.values())
-        if problem := self._store.budget.exceeded_by(cost):
-            self._unmeasured = problem
-            return
-        for name, k in missing.items():
-            try:
-                if self._store.preflight and (other is None or record.plain_of):
-                    found = self._preflight_of(record, runner)
-                    if PLAIN in record.errors:
-                        return
-                    if problem := found.error(record.prompt.id):
-                        raise EngineError(problem)
-                runner.encode(record)
-                generation = runner.generate(record, k, observe=True)
-                arm = self._arm(generation, k, record.prompt, len(record.tokens))
-                record.arms[name] = arm
-                if k is not None:
-                    record.arms[name] = self._rerun(record, runner).explained(
-                        arm,
-                        plain[PLAIN].generation if (plain := record.plain_arms) else None,
-                        record.mode,
-                        sampled=self._inputs.decoding.temperature > 0,
-                    )
-            except EngineError as error:
-                where = "" if k is None else f"with the draft ({name}): "
-                record.errors[name] = f"{where}{error}"
-                if k is None:
-                    return
-        if self._store.noise and other is None and PLAIN in record.arms:
-            record.arms.setdefault(AGAIN, record.arms[PLAIN])
-        if record.plain_of is None:
-            self._store.watcher.prompt_finished(record.prompt, self._remaining())
-
-    def _arm(
-        self, generation: Generation, k: int | None, prompt: Prompt, prompt_tokens: int
-    ) -> ArmEvidence:
-        blocks = blocks_of(generation, k, budget_of(prompt))
-        if k is None or blocks is None:
-            return ArmEvidence(None, generation)
-        drafted, broken = None, None
-        if generation.calls is not None:
-            drafted = any(call.model == "draft" for call in generation.calls)
-            if drafted:
-                broken = broken_invariant(
-                    blocks, generation.calls, prompt_tokens, num_draft_tokens=k
-                )
-        broken = broken or broken_ledger(generation, prompt_tokens)
-        return ArmEvidence(k, generation, blocks, drafted, broken)
-
-    def _rerun(self, record: Record, runner: Runner) -> Rerun:
-        return Rerun(
-            generate=partial(runner.generate, record),
-            score=partial(runner.score, record.tokens),
-            prompt_tokens=len(record.tokens),
-            again=record.again,
-            stuck=lambda held, k: preflight.stuck(runner.pair, held, k),
-        )
 
     def _remaining(self) -> float | None:
         """Seconds for all that is planned at least, from the mean cost of either path so far."""

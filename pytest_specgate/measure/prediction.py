@@ -172,8 +172,8 @@ class Prediction:
 def costs_at(costs: PassCosts, depth: float) -> BlockCosts:
     """The parts of a block at a context depth: between the depths that were timed, linearly.
 
-    The rest of a block is what the engine's own loop takes beyond its passes, as a straight line in
-    k: a part a block, and a part a proposal.
+    The rest of a block is what the engine's own loop takes beyond its passes, linearly between the
+    numbers of draft tokens at which the loop was timed.
     """
     each = [_at_one(at) for at in costs.depths]
     depths = [float(at.depth) for at in costs.depths]
@@ -199,8 +199,7 @@ def _at_one(at: DepthCosts) -> BlockCosts:
         loop.block_s - passes.block(loop.num_draft_tokens, after_whole=loop.whole)
         for loop in at.loops
     ]
-    slope, intercept = statistics.linear_regression(ks, rests) if len(ks) > 1 else (0.0, rests[0])
-    rest = tuple(intercept + slope * k for k in range(MOST + 1))
+    rest = tuple(interpolate(list(zip(ks, rests, strict=True)), k) for k in range(MOST + 1))
     return BlockCosts(at.plain_s, draft, after_whole, target, rest)
 
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 from ..config.plan import Measure
 from ..engines.base import EngineError
 from .blocks import blocks_of
-from .evidence import PLAIN, Trial, arm_name, trial_of
+from .evidence import PLAIN, arm_name
 from .record import Record, budget_of, pass_name, unlike, unsound
+from .trial import Trial, trial_of
 
 if TYPE_CHECKING:
     from .budget import Budget

@@ -13,8 +13,9 @@ from ..config.plan import Inputs
 from ..config.spec import Spec, integer, number, optional
 from ..engines.base import Generation, PairInfo
 from ..files import write_whole
-from .evidence import PLAIN, ArmEvidence, Trial
+from .evidence import PLAIN, ArmEvidence
 from .record import Record, budget_of
+from .trial import Trial
 
 SCHEMA = "specgate-sample/1"
 # what a time depends on; the rest of the recorded environment may differ

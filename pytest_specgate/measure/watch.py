@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ..config.plan import Inputs, Prompt
 from ..engines.base import Tick
-from .evidence import Trial
+from .trial import Trial
 
 
 @dataclass(frozen=True, slots=True)

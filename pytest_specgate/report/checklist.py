@@ -9,7 +9,8 @@ from typing import Literal
 from ..gates.acceptance import AcceptanceGate
 from ..gates.base import Verdict
 from ..measure.blocks import joined
-from ..measure.evidence import PLAIN, Trial
+from ..measure.evidence import PLAIN
+from ..measure.trial import Trial
 from ..preflight.resources import CLEARLY_SMALLER
 from ..prompts import builtin
 from ..text import count, gigabytes

@@ -13,7 +13,7 @@ import pytest
 
 from ..config.plan import Inputs, Prompt
 from ..engines.base import Tick
-from ..measure.evidence import Trial
+from ..measure.trial import Trial
 from ..measure.watch import Step
 from ..text import shown
 

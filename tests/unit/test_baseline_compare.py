@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from pytest_specgate.baseline.compare import LEAST_MEMORY, Change, compare
+from pytest_specgate.baseline.changes import Change
+from pytest_specgate.baseline.compare import LEAST_MEMORY, compare
 from pytest_specgate.baseline.document import Baseline, StoredArm, StoredBlocks, dumps, loads
 from pytest_specgate.baseline.tables import compared_lines, markdown_of
 from pytest_specgate.gates.baseline import BaselineGate

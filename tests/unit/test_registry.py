@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from pytest_specgate.config.options import Isolation
+from pytest_specgate.config.option_values import Isolation
 from pytest_specgate.config.spec import ConfigError
 from pytest_specgate.engines.isolated import IsolatedEngine
 from pytest_specgate.gates.acceptance import AcceptanceGate

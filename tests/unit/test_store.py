@@ -16,8 +16,9 @@ from pytest_specgate.engines.base import EngineError, EngineInfo, Generation, Sc
 from pytest_specgate.gates import builtin_gates
 from pytest_specgate.gates.base import Gate, Verdict
 from pytest_specgate.measure.campaign import Wants
-from pytest_specgate.measure.evidence import Evidence, Trial
+from pytest_specgate.measure.evidence import Evidence
 from pytest_specgate.measure.store import Store
+from pytest_specgate.measure.trial import Trial
 from pytest_specgate.measure.watch import Silent, Step
 from tests.fakes import FakeEngine, FakePair, Script, make_inputs, make_prompts
 
