@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import add
 from typing import Any
 
-from .blocks import Blocks
+from .blocks import Blocks, joined
 from .evidence import CaseEvidence, arm_name
 from .replay import EVERY_K, Forced, forced_of
 
@@ -46,14 +44,14 @@ def acceptance_of(k: int, outputs: Iterable[tuple[str, Blocks]]) -> Acceptance:
     """
     known = list(outputs)
     kinds = {
-        kind: reduce(add, (blocks for of, blocks in known if of == kind), Blocks())
+        kind: joined(blocks for of, blocks in known if of == kind)
         for kind in dict.fromkeys(kind for kind, _ in known)
     }
     quarters = [blocks.quarters() for _, blocks in known]
     return Acceptance(
         k,
-        reduce(add, (blocks for _, blocks in known), Blocks()),
-        tuple(reduce(add, part, Blocks()) for part in zip(*quarters, strict=True)),
+        joined(blocks for _, blocks in known),
+        tuple(map(joined, zip(*quarters, strict=True))),
         tuple(kinds.items()),
     )
 

@@ -6,9 +6,10 @@ lengths and cache offsets of the model calls. They must agree.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any, Literal
 
 from ..engines.base import Call, Generation
@@ -106,18 +107,14 @@ class Blocks:
     @property
     def position_proposed(self) -> tuple[int, ...]:
         """How often position i (from 1) of a block was proposed."""
-        return tuple(
-            sum(block.proposed > i for block in self.blocks)
-            for i in range(max((block.proposed for block in self.blocks), default=0))
-        )
+        proposed = [block.proposed for block in self.blocks]
+        return _above(proposed, max(proposed, default=0))
 
     @property
     def position_accepted(self) -> tuple[int, ...]:
         """How often position i (from 1) of a block was accepted."""
-        return tuple(
-            sum(block.accepted > i for block in self.blocks)
-            for i in range(len(self.position_proposed))
-        )
+        most = max((block.proposed for block in self.blocks), default=0)
+        return _above([block.accepted for block in self.blocks], most)
 
     @property
     def position_acceptance(self) -> tuple[float, ...]:
@@ -132,8 +129,8 @@ class Blocks:
     @property
     def histogram(self) -> tuple[int, ...]:
         """How many blocks accepted 0, 1, 2, ... tokens; those that were censored left out."""
-        lengths = self.accept_lengths
-        return tuple(lengths.count(length) for length in range(max(lengths, default=-1) + 1))
+        lengths = Counter(self.accept_lengths)
+        return tuple(lengths[length] for length in range(max(lengths, default=-1) + 1))
 
     def quarters(self) -> tuple[Blocks, ...]:
         """Four parts of one output; a block belongs to the quarter that its first token is in.
@@ -167,6 +164,13 @@ class Blocks:
             "position_accepted": list(self.position_accepted),
             "position_proposed": list(self.position_proposed),
         }
+
+
+def _above(values: Iterable[int], most: int) -> tuple[int, ...]:
+    """How many values are above 0, 1, ... most - 1."""
+    counts = Counter(values)
+    above = list(accumulate(counts[value] for value in range(most, 0, -1)))
+    return tuple(reversed(above))
 
 
 def joined(outputs: Iterable[Blocks | None]) -> Blocks:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
-from operator import add
+from functools import cached_property
 from typing import Literal
 
 from ..engines.base import DepthCosts, PassCosts
@@ -19,7 +18,7 @@ from ..stats.prediction import (
     predicted_seconds,
     tokens_per_block,
 )
-from .blocks import Blocks
+from .blocks import Blocks, joined
 from .evidence import Evidence
 
 MOST = 16  # num_draft_tokens
@@ -55,7 +54,7 @@ class Output:
     @property
     def pooled(self) -> Blocks:
         """The blocks of every k."""
-        return reduce(add, self.blocks.values(), Blocks())
+        return joined(self.blocks.values())
 
 
 def outputs_of(evidence: Evidence) -> list[Output]:
@@ -214,7 +213,7 @@ def predict(costs: PassCosts, outputs: Sequence[Output], *, least: float) -> Pre
     usable = [output for output in outputs if position_acceptance(output.pooled)]
     depth = statistics.median([output.depth for output in usable]) if usable else 0.0
     at = costs_at(costs, depth)
-    pooled = reduce(add, (output.pooled for output in usable), Blocks())
+    pooled = joined(output.pooled for output in usable)
     made = [_Predicted(output, costs) for output in usable]
     rows = [_row(k, made, at, least) for k in range(1, MOST + 1)] if made else []
     return Prediction(
