@@ -5,10 +5,12 @@ Three processes: pytest, execnet's gateway with ``supervisor`` in it, and ``work
 
 from __future__ import annotations
 
+import gc
 import json
 import re
 import signal
 import time
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -181,15 +183,26 @@ class IsolatedEngine:
 
     def _start(self) -> None:
         if self._gateway is None:
-            try:
-                self._gateway = self._group.makegateway(self.spec)
-            except Exception as error:
-                message = " ".join(str(error).split())[:_CLIP] or "it ended at once"
-                raise EngineError(
-                    f"the gateway {self.spec} cannot be opened: {type(error).__name__}: {message}"
-                ) from None
+            self._gateway = self._open()
         self._channel = self._gateway.remote_exec(supervisor)
         self._channel.send(worker_source().encode())
+
+    def _open(self) -> Any:
+        """A new gateway; of one that does not come up nothing is left open.
+
+        Raises:
+            EngineError: why it does not.
+        """
+        with warnings.catch_warnings():
+            # execnet leaves its pipes to the garbage collector then
+            warnings.simplefilter("ignore", ResourceWarning)
+            try:
+                return self._group.makegateway(self.spec)
+            except Exception as error:
+                message = " ".join(str(error).split())[:_CLIP] or "it ended at once"
+                problem = f"{type(error).__name__}: {message}"
+            gc.collect()
+        raise EngineError(f"the gateway {self.spec} cannot be opened: {problem}")
 
     def _end_worker(self) -> None:
         """Have the worker killed if it lives, and wait until it is gone."""

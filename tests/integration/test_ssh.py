@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import getpass
 import os
 import shutil
@@ -9,11 +10,14 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from pytest_specgate.engines.base import EngineError
+from pytest_specgate.engines.isolated import IsolatedEngine
 from tests.models import dense_config, save_pair
 
 from .conftest import Gate
@@ -118,3 +122,21 @@ def test_a_host_that_is_not_there(gate: Gate, pair: Path, loopback: str) -> None
     assert result.ret == 1
     result.stdout.fnmatch_lines("*the gateway ssh=* cannot be opened: *")
     result.stdout.no_fnmatch_line("*Traceback*")
+
+
+def test_a_gateway_that_does_not_come_up_leaves_nothing_open() -> None:
+    """Its pipes are closed at once, not in some later test."""
+    engine = IsolatedEngine("ssh=127.0.0.1 -p 1 -o BatchMode=yes//python=nowhere")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(EngineError, match="cannot be opened"):
+            engine.describe()
+        before = sys.unraisablehook
+        seen: list[object] = []
+        sys.unraisablehook = seen.append
+        try:
+            gc.collect()
+        finally:
+            sys.unraisablehook = before
+    engine.close()
+    assert seen == []
