@@ -23,10 +23,17 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         config.option.numprocesses, config.option.dist = 2, "loadfile"
 
 
-def pytest_collection_finish() -> None:
+@pytest.fixture(autouse=True, scope="module")
+def nothing_old_to_collect() -> None:
     """Every round of a measurement collects garbage; what was imported by now never is any."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def short_bursts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Single passes are timed for their form here, not for their figures."""
+    monkeypatch.setattr("pytest_specgate.engines.worker._BURST_S", 0.001)
 
 
 @pytest.fixture(autouse=True)

@@ -128,28 +128,29 @@ def test_several_drafts(
     pytester: pytest.Pytester, gate: Gate, drafts: dict[str, Path], isolated: bool
 ) -> None:
     """Every draft with every k in the same rounds, beside one plain arm; the first one is gated."""
+    names = ["draft-0.5", "draft-1"] if isolated else [n for n in drafts if n != "target"]
     (pytester.path / "prompts.jsonl").write_text('{"id": "a", "prompt": "Say what a list is."}')
     (pytester.path / "gates.yaml").write_text(
         "version: 1\ngates: {parity: {}, recommended: {max_loss: 0.5}}\n"
     )
     result, report = gate(
         *(None, "--spec-target", str(drafts["target"])),
-        *(f"--spec-draft={folder}" for name, folder in drafts.items() if name != "target"),
-        *("--spec-prompts=prompts.jsonl", "--spec-max-tokens=24", "--spec-sweep=2,5"),
+        *(f"--spec-draft={drafts[name]}" for name in names),
+        *("--spec-prompts=prompts.jsonl", "--spec-max-tokens=24", "--spec-sweep=5"),
         *("--spec-rounds=5:5", *(["--spec-isolate"] if isolated else [])),
     )
     assert result.ret in (0, 1)  # which is fastest is a matter of time
     rows = {(r["draft"], r["num_draft_tokens"]): r for r in _candidates(report)}
-    names = [name for name in drafts if name != "target"]
-    assert list(rows) == [(name, k) for name in names for k in (2, 3, 5)]
+    assert list(rows) == [(name, k) for name in names for k in (3, 5)]
     assert {row["rounds"] for row in rows.values()} == {5}
     assert {row["excluded"] for row in rows.values()} == {None}
     rates = {name: rows[name, 3]["acceptance_rate"] for name in names}
-    assert rates["draft-0.5"] < rates["draft-0.85"] < rates["draft-1"] == 1.0
+    assert sorted(rates.values()) == [rates[name] for name in names]
+    assert rates["draft-0.5"] < rates["draft-1"] == 1.0
     (case,) = report["cases"]
     assert {len(arm["trials"]) for arm in case["arms"].values()} == {5}
     assert [v["subject"] for v in report["verdicts"] if v["gate"] == "parity"] == ["a"]
-    result.stdout.fnmatch_lines(["draft-0.5 2 *", "draft-1 5 *"])
+    result.stdout.fnmatch_lines(["draft-0.5 3 *", "draft-1 5 *"])
 
 
 def test_a_draft_that_does_not_fit_is_left_out(
