@@ -186,7 +186,7 @@ def _truth(name: str, flag: bool | None, ini: str | None, ini_place: str) -> boo
     return _TRUTH[ini.strip().lower()]
 
 
-_TIMED = ("replay", "rounds", "noise", "against", "baseline", "save_baseline")
+_TIMED = ("replay", "rounds", "sweep", "noise", "against", "baseline", "save_baseline")
 
 
 def _scanning(options: Options, given: list[str]) -> Options:

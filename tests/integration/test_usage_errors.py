@@ -197,6 +197,7 @@ WRONG: list[tuple[tuple[str, ...], tuple[str, ...]]] = [
     (("--spec-scan", "--spec-rounds=5", *PAIR), ("--spec-scan times nothing", "--spec-rounds")),
     (("--spec-scan", "--spec-noise", *PAIR), ("--spec-scan", "leave out --spec-noise")),
     (("--spec-scan", "--spec-save-baseline=x", *PAIR), ("leave out --spec-save-baseline",)),
+    (("--spec-scan", "--spec-sweep=1,3", *PAIR), ("leave out --spec-sweep",)),
     # replay
     (("--spec-replay=none.json",), ("--spec-replay: no such file: ", "none.json")),
     (("--spec-replay=t",), ("--spec-replay: no such file: ",)),
