@@ -67,6 +67,7 @@ class Campaign:
             store.budget,
             seed=inputs.decoding.seed,
             sampled=inputs.decoding.temperature > 0,
+            crowded=lambda: bool(inputs.rivals) and store.crowded,
         )
 
     def register(self, inputs: Inputs, *, rounds: int) -> None:

@@ -35,6 +35,7 @@ class Rounds:
         *,
         seed: int,
         sampled: bool,
+        crowded: Callable[[], bool],
     ) -> None:
         """Nothing is run yet.
 
@@ -46,7 +47,9 @@ class Rounds:
             budget: of the session; a round that would not fit is not begun.
             seed: of the order in which prompts and arms are run.
             sampled: outputs are drawn, so they need not equal the parity pass's.
+            crowded: not all drafts fit into memory, so the arms of one stay together in a round.
         """
+        self._crowded = crowded
         self._runners = (runner, *others)
         self._watcher = watcher
         self._budget = budget
@@ -170,6 +173,9 @@ class Rounds:
                 # rivals alone are behind: what they are compared with is run beside them
                 entries += [(self._runners[0], record, name) for name in record.plain_arms]
             shuffled.shuffle(entries)
+            if self._crowded():
+                order = {runner: place for place, (runner, _, _) in enumerate(entries)}
+                entries.sort(key=lambda entry: order[entry[0]])  # each draft is loaded once
             cost = sum(run.cost(one.arms[n].num_draft_tokens) or 0.0 for run, one, n in entries)
             if problem := self._budget.exceeded_by(cost):
                 self._stopped = problem

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+_FILLED = 0.8  # of the device's memory, by weights
+
 
 @dataclass(frozen=True, slots=True)
 class Other:
@@ -94,6 +96,7 @@ class Store:
         self._infos: dict[Any, Any] = {}
         self._rivals: dict[Any, Pair] = {}
         self._rival_engines: list[Engine] = []
+        self._cold: set[Any] = set()
         self._swap_before: int | None = None
         self.engine_info: EngineInfo | None = None
 
@@ -171,7 +174,9 @@ class Store:
         return self._other[1]
 
     def rival_pair(self, inputs: Inputs) -> Pair:
-        """The pair with a further draft; all drafts of a sweep are kept, the target once.
+        """The pair with a further draft; the target is kept once, and all drafts of a sweep.
+
+        Where they would not fit together one of the further ones is kept at a time.
 
         Raises:
             EngineError: it cannot be loaded.
@@ -180,6 +185,9 @@ class Store:
         if key in self._unloadable:
             raise self._unloadable[key]
         if key not in self._rivals:
+            if self.crowded:
+                self._rivals.clear()
+                gc.collect()
             self.watcher.loading(inputs)
             engine = self._engine(inputs.engine)
             if getattr(engine, "holds_one", False):
@@ -192,7 +200,28 @@ class Store:
                 raise
             self._infos[key] = pair.info
             self._rivals[key] = pair
+            self._cold.add(key)
         return self._rivals[key]
+
+    @property
+    def crowded(self) -> bool:
+        """Target, all drafts seen so far and one more take over four fifths of the device's memory.
+
+        The rest is for caches and working memory.
+        """
+        limit = self.engine_info.memory_limit_bytes if self.engine_info else 0
+        drafts = [info.draft.bytes for info in self._infos.values()]
+        if not limit or not drafts:
+            return False
+        target = max(info.target.bytes for info in self._infos.values())
+        return bool(target + sum(drafts) + max(drafts) > _FILLED * limit)
+
+    def just_loaded(self, inputs: Inputs) -> bool:
+        """This pair has not run since it was loaded; said once."""
+        key = _pair_key(inputs)
+        fresh = key in self._cold
+        self._cold.discard(key)
+        return fresh
 
     def afresh(self, side: Side) -> Callable[[], Engine] | None:
         """What makes an engine in a process of its own, in either environment."""

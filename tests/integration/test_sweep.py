@@ -181,3 +181,53 @@ def test_several_drafts_and_another_environment(pytester: pytest.Pytester) -> No
     )
     assert result.ret == 4
     result.stderr.fnmatch_lines("ERROR: --spec-against: takes one draft, found 2")
+
+
+CROWDED = """
+from dataclasses import replace
+from pytest_specgate import PairInfo
+import weakref
+
+ALIVE = weakref.WeakSet()
+LOADS = []
+GB = 10**9
+
+class Sized(FakePair):
+    __hash__ = object.__hash__
+
+    @property
+    def info(self):
+        found = super().info
+        return PairInfo(found.target, replace(found.draft, bytes=SIZE * GB))
+
+class Many(FakeEngine):
+    def load(self, inputs):
+        made = Sized(seconds=seconds)
+        LOADS.append(inputs.draft.short)
+        ALIVE.add(made)
+        with open("most", "a") as file:
+            file.write(f"{len(ALIVE)} {inputs.draft.short}\\n")
+        return made
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_specgate_engines():
+    return {"fake": lambda: Many(PAIR)}
+"""
+
+
+@pytest.mark.parametrize(("size", "together", "reloaded"), [(1, 3, False), (4, 2, True)])
+def test_drafts_that_do_not_fit_together(
+    project: pytest.Pytester, size: int, together: int, reloaded: bool
+) -> None:
+    """8 GB and three drafts on a device of 20 GB: of 4 GB each one further draft is kept."""
+    with_faults(project, PACES, f"SIZE = {size}", CROWDED)
+    with_gates(project, "recommended: {max_loss: 0.5}")
+    for name in ("e", "f"):
+        project.mkdir(name)
+    drafts = ("--spec-draft=e", "--spec-draft=f")
+    _, report = session(project, *drafts, "--spec-sweep=1,3", "--spec-rounds=5:5", "gates.yaml")
+    rows = {(r["draft"], r["num_draft_tokens"]): r["rounds"] for r in _candidates(report)}
+    assert rows == dict.fromkeys(((d, k) for d in "def" for k in (1, 3)), 5)
+    loads = [line.split() for line in (project.path / "most").read_text().splitlines()]
+    assert max(int(alive) for alive, _ in loads) == together
+    assert (len(loads) > 3) is reloaded
