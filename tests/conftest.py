@@ -23,6 +23,11 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
         config.option.numprocesses, config.option.dist = 2, "loadfile"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whole sessions first: with the quick files last, no worker is left with a long one alone."""
+    items.sort(key=lambda item: item.nodeid.startswith("tests/unit/"))
+
+
 @pytest.fixture(autouse=True, scope="module")
 def nothing_old_to_collect() -> None:
     """Every round of a measurement collects garbage; what was imported by now never is any."""
