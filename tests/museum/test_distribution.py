@@ -77,11 +77,9 @@ def test_proposals_accepted_unchecked(tmp_path: Path, engine: str, status: str) 
 @pytest.mark.parametrize(
     ("filters", "k"),
     [
-        ({}, 1),
         ({"top_p": 0.9, "top_k": 12}, 3),
-        ({"min_p": 0.05, "min_tokens_to_keep": 2}, 3),
+        ({"min_p": 0.05, "min_tokens_to_keep": 2, "logit_bias": ((5, 3.0), (300, -3.0))}, 1),
         ({"xtc_probability": 0.4, "xtc_threshold": 0.1}, 3),
-        ({"logit_bias": ((5, 3.0), (300, -3.0))}, 3),
     ],
 )
 def test_a_sound_pair(folder: Path, filters: dict[str, Any], k: int) -> None:
