@@ -706,8 +706,8 @@ def score_sampled(
                 at += 1
     mx.clear_cache()
     columns = list(zip(*rows))  # noqa: B905  # Python 3.9
-    found = dict(zip(("ulps", "logprobs", "drawn", "outside"), columns))  # noqa: B905
-    return {**found, "tempered": list(zip(*columns[4]))}  # noqa: B905
+    found = dict(zip(("ulps", "logprobs", "drawn", "outside"), columns))  # noqa: B905  # Python 3.9
+    return {**found, "tempered": list(zip(*columns[4]))}  # noqa: B905  # Python 3.9
 
 
 def _law(
@@ -736,7 +736,7 @@ def _law(
     outside = 0.0
     if own == -math.inf:
         own, outside = least, _outside(mx, logprobs[0].astype(mx.float32), token, decoding)
-    tempered = [own / ratio - total for ratio, total in zip(ratios, totals)]  # noqa: B905
+    tempered = [own / ratio - total for ratio, total in zip(ratios, totals)]  # noqa: B905  # Python 3.9
     return logprob, own, outside, tempered
 
 

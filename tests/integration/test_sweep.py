@@ -55,6 +55,7 @@ def test_the_default_sweep(project: pytest.Pytester) -> None:
             "  To do: Use --spec-num-draft-tokens 5.",
             "k *speedup *95 %*",
             "5 *recommended*",
+            "nothing is predicted: the engine fake cannot time single passes",
         ]
     )
     result, report = session(project, "--spec-sweep", "--spec-num-draft-tokens=5", "gates.yaml")
@@ -149,6 +150,10 @@ def test_several_drafts(
     assert rates["draft-0.5"] < rates["draft-1"] == 1.0
     (case,) = report["cases"]
     assert {len(arm["trials"]) for arm in case["arms"].values()} == {5}
+    predictions = recommended(report)["evidence"]["predictions"]
+    assert list(predictions) == names
+    for found in predictions.values():  # replayed: every k has blocks of its own
+        assert {row["origin"] for row in found["rows"]} == {"blocks"}
     assert [v["subject"] for v in report["verdicts"] if v["gate"] == "parity"] == ["a"]
     result.stdout.fnmatch_lines(["draft-0.5 3 *", "draft-1 5 *"])
 
