@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 import codeop
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from ..config.spec import boolean, one_of
@@ -40,8 +41,7 @@ def _problem(code: str, options: Mapping[str, Any], *, cut: bool) -> str | None:
     if len(code) > _LONGEST:
         return f"{len(code):,} characters of code are not parsed, the most is {_LONGEST:,}"
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of invalid escapes and the like in what was generated
+        with _without_warnings():
             tree = ast.parse(code)
             if options["compile"]:
                 compile(tree, "output", "exec", dont_inherit=True)
@@ -58,10 +58,19 @@ def begins_code(code: str) -> bool:
     """Could this be the beginning of a piece of code, its last line cut anywhere?"""
     whole_lines = code.rpartition("\n")[0] or code
     try:
-        codeop.compile_command(whole_lines + "\n", "output", "exec")
+        with _without_warnings():
+            codeop.compile_command(whole_lines + "\n", "output", "exec")
     except (SyntaxError, ValueError, OverflowError):
         return False
     return True
+
+
+@contextmanager
+def _without_warnings() -> Iterator[None]:
+    """Invalid escapes and the like are no fault of what was generated, even under ``-W error``."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 PYTHON = Check(

@@ -346,6 +346,15 @@ def test_code_that_was_cut(code: str) -> None:
     assert said("python", {"cut": "begins"}, f"```python\n{code}", finish="length") is None
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "code", ["x = '\\d'", "x = '\\d'\nif x", "x = 1 is 1\ny = '", "assert (1, 2)\nf("]
+)
+def test_warnings_of_the_compiler_are_no_fault(code: str) -> None:
+    """Even in a project that makes errors of its own warnings."""
+    assert said("python", {"cut": "begins", "compile": True}, code, finish="length") is None
+
+
 @pytest.mark.parametrize("code", ["Sure! Here it is", "x = = 1\ny", "def f(:\n    pass\nz"])
 def test_what_begins_no_code(code: str) -> None:
     assert not begins_code(code)
