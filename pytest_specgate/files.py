@@ -8,13 +8,18 @@ import os
 import re
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+
+_PREFIX, _SUFFIX = ".specgate-", ".part"
+_ABANDONED_S = 600  # a write takes less than a second: what is older has lost its writer
 
 
 def write_whole(path: Path, text: str, ready: Callable[[], None] | None = None) -> None:
     """Write UTF-8 text: to a temporary file beside it, synced to disk, then renamed into place.
 
     A link is followed; what is no ordinary file (a pipe, ``/dev/stdout``) is written to as it is.
+    Temporary files that a killed writer left in the folder ten minutes ago or earlier are removed.
 
     Args:
         path: of the file.
@@ -29,7 +34,7 @@ def write_whole(path: Path, text: str, ready: Callable[[], None] | None = None) 
         path.write_text(text, encoding="utf-8")
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(prefix=".specgate-", suffix=".part", dir=path.parent)
+    handle, name = tempfile.mkstemp(prefix=_PREFIX, suffix=_SUFFIX, dir=path.parent)
     temporary = Path(name)
     try:
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -43,6 +48,15 @@ def write_whole(path: Path, text: str, ready: Callable[[], None] | None = None) 
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    _remove_abandoned(path)
+
+
+def _remove_abandoned(written: Path) -> None:
+    for other in written.parent.glob(f"{_PREFIX}*{_SUFFIX}"):
+        with suppress(OSError):
+            # by the clock of the file system, which is not always this machine's
+            if written.stat().st_mtime - other.stat().st_mtime > _ABANDONED_S:
+                other.unlink()
 
 
 def _followed(link: Path) -> Path:
