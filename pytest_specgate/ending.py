@@ -20,7 +20,7 @@ from .registry import Registry
 from .report.github import add_to_summary, error_lines
 from .report.session_report import SessionReport, session_status
 from .report.terminal import checklist_lines, coloured, summary_lines
-from .text import shown
+from .text import in_a_line, shown
 
 
 class Ending:
@@ -64,7 +64,7 @@ class Ending:
 
     def finish(self, exitstatus: int) -> bool:
         """End engines, write the reports asked for; False when the session may not be green."""
-        self._store.close()
+        self._notes += [shown(words) for words in self._store.close()]
         if self._config.option.collectonly or exitstatus == pytest.ExitCode.USAGE_ERROR:
             return True
         try:
@@ -104,6 +104,11 @@ class Ending:
             except OSError as error:
                 written = False
                 self._notes.append(shown(f"ERROR: {request.origin}: cannot be written: {error}"))
+            except Exception as error:  # of another plugin; the verdicts and other reports stand
+                written = False
+                self._notes.append(
+                    shown(f"ERROR: {request.origin}: its writer broke: {in_a_line(error)}")
+                )
         if note := add_to_summary(self._report, os.environ):
             self._notes.append(shown(note))
         return written and not idle

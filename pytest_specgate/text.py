@@ -20,6 +20,11 @@ def shown_lines(text: str) -> str:
     return "\n".join(map(shown, text.split("\n")))
 
 
+def in_a_line(error: Exception) -> str:
+    """What was raised: its type, and what it says on one line of at most 600 characters."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:600]}"
+
+
 def count(number: int, noun: str) -> str:
     """``1 prompt``, ``24 prompts``, ``6,144 tokens``."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ..config.plan import Inputs
 from ..config.spec import found
 from ..engines.base import Engine, EngineError, EngineInfo, Pair, PairInfo
+from ..text import in_a_line
 from .budget import Budget
 from .campaign import Campaign
 from .evidence import Side
@@ -241,9 +242,7 @@ class Store:
         except EngineError:
             raise
         except Exception as error:
-            message = " ".join(str(error).split())[:600]
-            name = type(error).__name__
-            raise EngineError(f"the engine {inputs.engine} broke: {name}: {message}") from error
+            raise EngineError(f"the engine {inputs.engine} broke: {in_a_line(error)}") from error
 
     @property
     def used(self) -> bool:
@@ -281,12 +280,18 @@ class Store:
             return None
         return now - self._swap_before
 
-    def close(self) -> None:
-        """End what engines have started outside this process."""
+    def close(self) -> list[str]:
+        """End what engines have started outside this process; a line for each that would not."""
+        complaints = []
         for engine in (*self._engines.values(), *self._rival_engines, self._other_engine):
             close = getattr(engine, "close", None)
-            if close is not None:
+            if close is None:
+                continue
+            try:
                 close()
+            except Exception as error:  # an engine of another plugin; the others still have to end
+                complaints.append(f"an engine could not be ended: {in_a_line(error)}")
+        return complaints
 
     def _engine(self, name: str) -> Engine:
         if name not in self._engines:

@@ -541,6 +541,45 @@ def test_a_report_to_a_link_that_leads_to_itself(project: pytest.Pytester) -> No
     assert "Traceback" not in result.stdout.str() + result.stderr.str()
 
 
+BREAKS = """
+def broken(report, path):
+    raise TypeError("no such\\n  column")
+@pytest.hookimpl(optionalhook=True)
+def pytest_specgate_report():
+    return {"mine": broken}
+"""
+NEVER_ENDS = """
+def close():
+    raise RuntimeError("still at work")
+ENGINE.close = close
+"""
+
+
+def test_a_report_writer_that_breaks(project: pytest.Pytester) -> None:
+    """One line, and a red session: the verdicts and the other reports stand."""
+    with_faults(project, BREAKS)
+    with_gates(project, "parity: {}")
+    reports = ("--spec-report=mine:a.txt", "--spec-report=json:out.json")
+    result = project.runpytest(*OPTIONS[:3], *reports, "gates.yaml")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(passed=2)
+    line = "ERROR: --spec-report mine:a.txt: its writer broke: TypeError: no such column"
+    assert line in result.outlines
+    assert json.loads((project.path / "out.json").read_text(encoding="utf-8"))["verdicts"]
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+
+
+def test_an_engine_that_would_not_end(project: pytest.Pytester, session: Session) -> None:
+    """It is said, once; what was measured stands."""
+    with_faults(project, NEVER_ENDS)
+    with_gates(project, "parity: {}")
+    result, report = session("gates.yaml")
+    assert result.ret == 0
+    assert report["verdicts"]
+    words = "an engine could not be ended: RuntimeError: still at work"
+    assert result.outlines.count(words) == 1
+
+
 def test_control_characters_of_a_report_are_shown_escaped(project: pytest.Pytester) -> None:
     """In its name."""
     with_gates(project, "parity: {}")
