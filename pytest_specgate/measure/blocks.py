@@ -38,7 +38,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """All blocks of one output, or of several outputs joined by ``+``.
+    """All blocks of one output.
 
     Attributes:
         blocks: in the order of generation.
@@ -47,9 +47,6 @@ class Blocks:
 
     blocks: tuple[Block, ...] = ()
     emitted: int = 0
-
-    def __add__(self, other: Blocks) -> Blocks:
-        return Blocks(self.blocks + other.blocks, self.emitted + other.emitted)
 
     @property
     def first_block(self) -> int:
@@ -174,7 +171,7 @@ def _above(values: Iterable[int], most: int) -> tuple[int, ...]:
 
 
 def joined(outputs: Iterable[Blocks | None]) -> Blocks:
-    """The blocks of several outputs; None has none. What ``+`` would give, in one pass."""
+    """The blocks of several outputs; None has none."""
     known = [blocks for blocks in outputs if blocks is not None]
     return Blocks(
         tuple(chain.from_iterable(blocks.blocks for blocks in known)),

@@ -17,6 +17,7 @@ from pytest_specgate.measure.blocks import (
     blocks_from_calls,
     broken_invariant,
     count_blocks,
+    joined,
 )
 from tests.fakes import Prefill, Walk, walk
 
@@ -222,7 +223,7 @@ def test_the_rate_falls_with_k_where_the_draft_is_the_same() -> None:
 def test_outputs_are_joined() -> None:
     """Blocks and tokens add up, so that rates of a mix weigh every proposal alike."""
     one, other = count("TTF", k=2, max_tokens=3), count("F", k=4, max_tokens=9, finish=None)
-    both = one + other
+    both = joined([one, None, other])
     assert both.blocks == (Block(2, 2), Block(4, 0))
     assert both.emitted == 4
     assert both.acceptance_rate == 2 / 6

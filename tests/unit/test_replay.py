@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytest_specgate.config.plan import Prompt
 from pytest_specgate.engines.base import Generation
 from pytest_specgate.measure.acceptance import acceptance_of, acceptances
-from pytest_specgate.measure.blocks import Block, Blocks
+from pytest_specgate.measure.blocks import Block, Blocks, joined
 from pytest_specgate.measure.evidence import CaseEvidence
 from pytest_specgate.measure.replay import Forced, Missed, missed_tokens, replay
 from tests.fakes import make_arm, make_case, walk
@@ -158,9 +158,9 @@ def test_acceptance_by_kind_and_quarter() -> None:
         (Block(2, 0), Block(1, 0)),
     ]
     found = acceptance_of(2, [("json", first), ("text", second)])
-    assert found.blocks == first + second
+    assert found.blocks == joined([first, second])
     assert dict(found.kinds) == {"json": first, "text": second}
-    assert sum((part for part in found.quarters), Blocks()).proposed == found.blocks.proposed
+    assert joined(found.quarters).proposed == found.blocks.proposed
     assert [part.emitted for part in second.quarters()] == [1, 1, 1, 1]
 
 
