@@ -205,8 +205,9 @@ def _nothing(evidence: Evidence, options: Mapping[str, Any]) -> tuple[str, tuple
     if problem := nothing_drafted(evidence):
         return problem
     for case in cases:
-        if case.broke_in_sample:
-            return f"generating broke: {case.prompt.id}, {case.broke_in_sample}", ()
+        error = case.error if checks_of(case.prompt, options) else None
+        if broke := case.broke_in_sample or error:
+            return f"generating broke: {case.prompt.id}, {broke}", ()
     if not any(arm.generation.tokens for case in cases for arm in case.arms.values()):
         return "nothing was generated: every output is empty", ()
     if not any(checks_of(case.prompt, options) for case in cases):

@@ -199,17 +199,14 @@ def test_prompts_without_checks_are_named() -> None:
     assert "not judged: 1 prompt without checks (b)" in verdict.details
 
 
-def test_what_was_not_generated_is_left_out() -> None:
+def test_what_could_not_be_generated_holds_up_nothing() -> None:
+    """Failed where it has checks; a prompt that would not be judged is named."""
     broken = failed_case("z", "the kernel broke")
-    broken = replace(broken, prompt=replace(broken.prompt, checks=JSON))
-    verdict = judge(case("a", GOOD), broken)
+    verdict = judge(case("a", GOOD), replace(broken, prompt=replace(broken.prompt, checks=JSON)))
+    assert (verdict.status, verdict.reason) == ("failed", "generating broke: z, the kernel broke")
+    verdict = judge(case("a", GOOD), replace(broken, prompt=replace(broken.prompt, checks=())))
     assert verdict.status == "passed"
     assert "left out: z (the kernel broke)" in verdict.details
-    verdict = judge(case("a", GOOD, checks=None), broken)
-    assert (verdict.status, verdict.reason) == (
-        "failed",
-        "nothing to judge: no prompt that has a check gave an output of both paths",
-    )
 
 
 def test_without_a_plain_output() -> None:
