@@ -18,10 +18,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from demo_sessions import TOKENS, K, alternating, print_table
+from demo_sessions import K, add_mix, alternating, described, mix, print_table
 
 from pytest_specgate import demo
-from pytest_specgate.config.plan import Decoding, Inputs, Measure, Prompt
+from pytest_specgate.config.plan import Decoding, Inputs, Measure
 from pytest_specgate.demo.constructed import build
 from pytest_specgate.engines.base import Generation
 from pytest_specgate.engines.isolated import IsolatedEngine, IsolatedPair
@@ -29,7 +29,6 @@ from pytest_specgate.environment import environment
 from pytest_specgate.gates.against import AgainstGate
 from pytest_specgate.measure.store import Other, Store
 from pytest_specgate.measure.watch import Silent
-from pytest_specgate.prompts import builtin
 
 
 class Slower(IsolatedPair):
@@ -81,15 +80,13 @@ def main() -> None:
     parser.add_argument("--sessions", type=int, default=50, help="with no change (%(default)s)")
     parser.add_argument("--planted", type=int, default=40, help="slower ones (%(default)s)")
     parser.add_argument("--share", type=float, default=0.10, help="how much (%(default)s)")
-    parser.add_argument("--prompts", type=int, default=12, help="of the set smoke (%(default)s)")
+    add_mix(parser)
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         build(Path(name), demo.recipe())
         target, draft = demo.demo_pair(Path(name))
-        prompts = tuple(
-            Prompt(p.id, p.text, p.kind, TOKENS) for p in (builtin("smoke") or ())[: chosen.prompts]
-        )
-        inputs = Inputs(target, draft, prompts, (K,), Decoding(max_tokens=TOKENS))
+        decoding = Decoding(max_tokens=chosen.tokens)
+        inputs = Inputs(target, draft, mix(chosen), (K,), decoding)
         ours, other = IsolatedEngine("popen"), SlowerEngine("popen")
         store = Store(
             {"mlx-lm": lambda: ours},
@@ -114,9 +111,7 @@ def main() -> None:
             print("interrupted: what was seen until then\n")
         finally:
             store.close()
-        print(
-            f"{len(prompts)} prompts of {TOKENS} tokens, two workers, default limits and rounds\n"
-        )
+        print(f"{described(chosen)}; two workers, default limits and rounds\n")
         print_table(seen)
         print(f"\n{(time.perf_counter() - begin) / 60:.1f} min")
 

@@ -7,6 +7,7 @@ one unless told otherwise; a planted slowdown waits on the arm that stands for t
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 import time
@@ -25,7 +26,7 @@ from pytest_specgate.measure.store import Store
 from pytest_specgate.measure.watch import Silent
 from pytest_specgate.prompts import builtin
 
-TOKENS, K = 32, 3
+K = 3
 OPTIONS: Mapping[str, Any] = {"min": 1.0, "statistic": "median", "margin": 0.03}
 VERDICTS = ("failed", "passed", "inconclusive")
 
@@ -97,20 +98,48 @@ def session(store: Store, inputs: Inputs, measure: Measure) -> tuple[str, int]:
     return verdict.status, evidence.rounds
 
 
-def run(sessions: int, planted: int, wait_share: float, *, speculative: bool) -> None:
-    """Both kinds of sessions, a row each; one session, one line on standard error."""
+def add_mix(parser: argparse.ArgumentParser) -> None:
+    """The options of ``mix``."""
+    parser.add_argument("--prompts", type=int, default=12, help="how many (%(default)s)")
+    parser.add_argument("--tokens", type=int, default=32, help="of an output (%(default)s)")
+    parser.add_argument("--characters", type=int, help="of a prompt at most (default: all)")
+
+
+def mix(chosen: argparse.Namespace) -> tuple[Prompt, ...]:
+    """The first of the set ``smoke``, or of ``core`` where it has too few."""
+    smoke = builtin("smoke") or ()
+    prompts = smoke if chosen.prompts <= len(smoke) else builtin("core") or ()
+    return tuple(
+        Prompt(p.id, p.text[: chosen.characters], p.kind, chosen.tokens)
+        for p in prompts[: chosen.prompts]
+    )
+
+
+def described(chosen: argparse.Namespace) -> str:
+    """The mix in words."""
+    cut = f", their text cut to {chosen.characters} characters" if chosen.characters else ""
+    return f"{chosen.prompts} prompts of {chosen.tokens} tokens{cut}"
+
+
+def run(chosen: argparse.Namespace) -> None:
+    """Both kinds of sessions, a row each; one session, one line on standard error.
+
+    Args:
+        chosen: the options of ``mix``; ``sessions``, ``planted`` (half as many where it is None),
+            ``wait_share``, ``speculative``, ``first`` (the seed of the first session).
+    """
+    planted = chosen.sessions // 2 if chosen.planted is None else chosen.planted
     with tempfile.TemporaryDirectory() as name:
         build(Path(name), demo.recipe())
         target, draft = demo.demo_pair(Path(name))
-        prompts = tuple(Prompt(p.id, p.text, p.kind, TOKENS) for p in builtin("smoke") or ())[:12]
-        inputs = Inputs(target, draft, prompts, (K,), Decoding(max_tokens=TOKENS))
+        inputs = Inputs(target, draft, mix(chosen), (K,), Decoding(max_tokens=chosen.tokens))
         loaded = MlxLmEngine().load(inputs)
         pair = BothAlike(
             loaded.target, loaded.draft, loaded.tokenizer, loaded.draft_tokenizer, loaded.info
         )
 
-        pair.path = K if speculative else None
-        path = "speculative" if speculative else "plain"
+        pair.path = K if chosen.speculative else None
+        path = "speculative" if chosen.speculative else "plain"
 
         class Loaded(MlxLmEngine):
             def load(self, inputs: Inputs) -> MlxLmPair:
@@ -118,22 +147,24 @@ def run(sessions: int, planted: int, wait_share: float, *, speculative: bool) ->
 
         store = Store({"mlx-lm": Loaded}, Silent(), lambda _: None, preflight=False)
         print(
-            f"{len(prompts)} prompts of {TOKENS} tokens, limit {OPTIONS['min']}, margin "
-            f"{OPTIONS['margin']:.0%}; 95 % intervals by Clopper and Pearson\n"
+            f"{described(chosen)}; limit {OPTIONS['min']}, margin {OPTIONS['margin']:.0%}; 95 % "
+            "intervals by Clopper and Pearson\n"
         )
-        rows = {f"{path} against {path}": 0.0, f"planted +{wait_share:.0%}": wait_share}
+        rows = {
+            f"{path} against {path}": 0.0,
+            f"planted +{chosen.wait_share:.0%}": chosen.wait_share,
+        }
         seen: dict[str, list[tuple[str, int, float]]] = {label: [] for label in rows}
         begin = time.perf_counter()
         try:
-            for number, label in enumerate(
-                alternating(dict(zip(rows, (sessions, planted), strict=True)))
-            ):
+            counts = dict(zip(rows, (chosen.sessions, planted), strict=True))
+            for number, label in enumerate(alternating(counts), chosen.first):
                 pair.wait_share, started = rows[label], time.perf_counter()
                 # another seed, another order of prompts and arms
                 decoding = replace(inputs.decoding, seed=number)
                 status, rounds = session(store, replace(inputs, decoding=decoding), Measure())
                 seen[label].append((status, rounds, time.perf_counter() - started))
-                print(label, number + 1, *seen[label][-1], file=sys.stderr, flush=True)
+                print(label, number, *seen[label][-1], file=sys.stderr, flush=True)
         except KeyboardInterrupt:
             print("interrupted: what was seen until then\n")
         print_table(seen)
