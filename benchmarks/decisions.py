@@ -15,8 +15,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+import demo_sessions
 from today import BLOCK_DRIFT, TOOLS, first_estimator, first_rule
 
+from pytest_specgate.stats import Centres, speedup_centres
 from tests.simulation import (
     MARGIN,
     MOST_ROUNDS,
@@ -57,10 +59,10 @@ def both_rules(
     """(this rule, the first one), an effect each, on the very same sessions."""
     ours, first = [], []
     for _ in range(-(-runs // BATCH)):
-        logs = noise.log_ratios(rng, (min(runs, BATCH), prompts, MOST_ROUNDS))
-        ours.append(speedup_sessions(logs, EFFECTS.values()))
+        arms = noise.arms(rng, (min(runs, BATCH), prompts, MOST_ROUNDS))
+        ours.append(speedup_sessions(arms, EFFECTS.values()))
         first.append(
-            speedup_sessions(logs, EFFECTS.values(), estimator=first_estimator, rule=first_rule)
+            speedup_sessions(arms, EFFECTS.values(), estimator=first_estimator, rule=first_rule)
         )
     return (
         [merged(cell) for cell in zip(*ours, strict=True)],
@@ -88,8 +90,11 @@ def continued_table(rng: np.random.Generator, runs: int) -> None:
     most = [MOST_ROUNDS * sessions for sessions in range(1, 5)]
     rows = []
     for prompts, variation in ((1, 0.05), (4, 0.05), (4, 0.10), (12, 0.05), (12, 0.10)):
-        logs = Noise(variation).log_ratios(rng, (runs, prompts, most[-1]))
-        looks = [speedup_sessions(logs[..., :rounds], CONTINUED.values()) for rounds in most]
+        plain, ours = Noise(variation).arms(rng, (runs, prompts, most[-1]))
+        looks = [
+            speedup_sessions((plain[..., :rounds], ours[..., :rounds]), CONTINUED.values())
+            for rounds in most
+        ]
         for effect, cells in zip(CONTINUED, zip(*looks, strict=True), strict=True):
             rows.append([str(prompts), f"{variation:.0%}", effect, *map(str, cells)])
     print(f"\nContinued: % failed/passed/inconclusive, mean rounds ({runs} samples a cell)\n")
@@ -109,6 +114,11 @@ def p95_table(seed: int | None, runs: int) -> None:
     print(markdown(["CV", "doubled", "no change", "+5 %", "+10 %"], rows))
 
 
+def of_ratios(before: Floats, after: Floats) -> Centres:
+    """As the gate ``against`` has it, whose changes of a speedup are ratios of four trials."""
+    return speedup_centres(before - after)
+
+
 def change_tables(rng: np.random.Generator, runs: int) -> None:
     """Against another environment, paired; and against a stored session. Limit 5 % slower."""
     effects = {"no change": 1.0, "at the limit": 1.05, "+10 %": 1.1}
@@ -116,9 +126,10 @@ def change_tables(rng: np.random.Generator, runs: int) -> None:
     for prompts in (1, 4, 12):
         for variation in VARIATIONS:
             noise, label = Noise(variation), [str(prompts), f"{variation:.0%}"]
-            logs = noise.log_ratios(rng, (runs, prompts, MOST_ROUNDS))
+            arms = noise.arms(rng, (runs, prompts, MOST_ROUNDS))
             truths = [1.05 / effect for effect in effects.values()]
-            paired.append([*label, *map(str, speedup_sessions(logs, truths, margin=0.0))])
+            shares = speedup_sessions(arms, truths, estimator=of_ratios, margin=0.0)
+            paired.append([*label, *map(str, shares)])
             cells = [
                 change_sessions(
                     noise,
@@ -167,9 +178,9 @@ def plots(rng: np.random.Generator, runs: int, folder: Path) -> None:
     from matplotlib import pyplot
 
     effects = np.exp(np.linspace(-0.08, 0.06, 57))
-    logs = Noise(0.05).log_ratios(rng, (runs, 12, MOST_ROUNDS))
-    ours = speedup_sessions(logs, effects)
-    first = speedup_sessions(logs, effects, estimator=first_estimator, rule=first_rule)
+    arms = Noise(0.05).arms(rng, (runs, 12, MOST_ROUNDS))
+    ours = speedup_sessions(arms, effects)
+    first = speedup_sessions(arms, effects, estimator=first_estimator, rule=first_rule)
     percent = 100 * (effects - 1)
 
     figure, axes = pyplot.subplots(figsize=(6, 3.4), layout="constrained")
@@ -203,14 +214,11 @@ def main() -> None:
         "--speculative", action="store_true", help="both arms take the speculative path: shorter"
     )
     parser.add_argument("--wait-share", type=float, default=0.06, help="the slowdown: %(default)s")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first session")
+    demo_sessions.add_mix(parser)
     chosen = parser.parse_args()
     if chosen.demo:
-        import demo_sessions
-
-        planted = chosen.sessions // 2 if chosen.planted is None else chosen.planted
-        demo_sessions.run(
-            chosen.sessions, planted, chosen.wait_share, speculative=chosen.speculative
-        )
+        demo_sessions.run(chosen)
         return
     rng = np.random.default_rng(chosen.seed)
     speedup_tables(rng, chosen.runs)

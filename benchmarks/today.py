@@ -1,7 +1,8 @@
 """What people gate with today, and the first rule of this project, on simulated sessions.
 
-Each takes log ratios or log seconds of shape (sessions, prompts, rounds) and returns which sessions
-failed. Arms that were measured one after the other differ by a drift of the machine besides.
+Each takes log seconds of both arms, of shape (sessions, prompts, rounds), and returns which
+sessions failed. Arms that were measured one after the other differ by a drift of the machine
+besides.
 """
 
 from __future__ import annotations
@@ -63,11 +64,14 @@ TOOLS: Mapping[str, tuple[Tool, bool]] = {
 }
 
 
-def first_estimator(logs: Floats) -> Centres:
-    """Mean over prompts of the median round; the spread of a prompt is capped at twice the median.
+def first_estimator(plain: Floats, speculative: Floats) -> Centres:
+    """Of the paired log ratios alone.
+
+    Mean over prompts of the median round; the spread of a prompt is capped at twice the median.
 
     The error is the larger of that of a median of normal rounds and the one seen between rounds.
     """
+    logs = plain - speculative
     prompts, rounds = logs.shape[-2:]
     medians = np.median(logs, axis=-1)
     first, second = np.triu_indices(rounds, k=1)

@@ -18,12 +18,14 @@ from pytest_specgate.stats import (
     decide_p95_ratio,
     median_level,
     p95_ratio,
+    quietness,
     speedup_centres,
     speedup_verdicts,
 )
 
 Floats = NDArray[np.float64]
-Estimator = Callable[[Floats], Centres]
+Arms = tuple[Floats, Floats]
+Estimator = Callable[[Floats, Floats], Centres]
 Rule = Callable[[Centres, int, int, float, float], NDArray[np.int8]]
 
 MARGIN = 0.03
@@ -42,9 +44,9 @@ class Noise:
         normal = rng.normal(0, self.variation, shape)
         return normal + math.log(2) * (rng.random(shape) < self.doubled)
 
-    def log_ratios(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Floats:
-        """Plain over speculative, of paths that are equally fast."""
-        return self.log_seconds(rng, shape) - self.log_seconds(rng, shape)
+    def arms(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Arms:
+        """Log seconds of the plain and of the speculative path, which are equally fast."""
+        return self.log_seconds(rng, shape), self.log_seconds(rng, shape)
 
 
 @dataclass(frozen=True)
@@ -66,26 +68,34 @@ class Shares:
         return "/".join(f"{100 * s:.1f}" for s in shares) + f", {self.rounds:.1f}"
 
 
+def our_estimator(plain: Floats, speculative: Floats) -> Centres:
+    """Of paired log seconds."""
+    return speedup_centres(plain - speculative, quietness(plain, speculative))
+
+
 def speedup_sessions(
-    log_ratios: Floats,
+    arms: Arms,
     effects: Iterable[float],
     *,
-    estimator: Estimator = speedup_centres,
+    estimator: Estimator = our_estimator,
     rule: Rule = speedup_verdicts,
     margin: float = MARGIN,
 ) -> list[Shares]:
     """Sessions with a look after each round from 5 on, one result an effect.
 
     Args:
-        log_ratios: shape (sessions, prompts, rounds), whose truth is 0.
+        arms: log seconds of the plain and of the speculative path, which are equally fast; shape
+            (sessions, prompts, rounds).
         effects: true speedup over the limit, such as 0.97.
         estimator: of a look.
         rule: of a look.
         margin: of the gate.
     """
-    sessions, prompts, most = log_ratios.shape
+    plain, speculative = arms
+    sessions, prompts, most = plain.shape
     looks = [
-        (rounds, estimator(log_ratios[..., :rounds])) for rounds in range(LEAST_ROUNDS, most + 1)
+        (rounds, estimator(plain[..., :rounds], speculative[..., :rounds]))
+        for rounds in range(LEAST_ROUNDS, most + 1)
     ]
     results = []
     for effect in effects:

@@ -19,7 +19,7 @@ from ..measure.choice import (
     still_open,
 )
 from ..measure.prediction import Prediction, predict
-from ..stats import FALSE_FAILURE, Level, median_speedup
+from ..stats import FALSE_FAILURE, Level
 from ..text import count, gigabytes
 from .base import BaseGate, Verdict, nothing_to_judge
 from .words import excluded, unfinished, untimed
@@ -109,8 +109,8 @@ class RecommendedGate(BaseGate):
         if inputs.objective == "worst_kind" and choice.worst_kind is not None:
             kind = min(choice.kinds, key=lambda kind: speedup_of(ours, kind))
             where = f" for {kind}"
-        rows = ours.of(kind).against(best.of(kind))
-        lost = median_speedup([[1 / ratio for ratio in row] for row in rows]) if rows else None
+        pairs = best.of(kind).against(ours.of(kind))
+        lost = pairs.speedup() if pairs.rounds else None
         shared["observed"] = lost.value - 1 if lost else None
         shared["observed_text"] = f"{_lost(lost)} to {name}{where}"
         match loss(ours.of(kind), best.of(kind), most):

@@ -12,8 +12,7 @@ from ..stats import (
     FALSE_FAILURE,
     LEAST_ROUNDS,
     LEAST_ROUNDS_TO_FAIL_ALONE,
-    decide_speedup,
-    median_speedup,
+    Paired,
     rounds_needed,
     thresholds,
 )
@@ -40,9 +39,9 @@ class SpeedupGate(BaseGate):
         self, evidence: Evidence, options: Mapping[str, Any], most_rounds: int
     ) -> bool:
         """Another round while this look decides nothing."""
-        if nothing_to_judge(evidence) or not (ratios := _paired(evidence)):
+        if nothing_to_judge(evidence) or not (pairs := evidence.paired()).rounds:
             return False
-        return decide_speedup(ratios, options["min"], options["margin"]) == "inconclusive"
+        return pairs.decide(options["min"], options["margin"]) == "inconclusive"
 
     def judge(self, evidence: Evidence, options: Mapping[str, Any], subject: str) -> Verdict:
         """The verdict over all timed cases."""
@@ -55,15 +54,15 @@ class SpeedupGate(BaseGate):
         if problem := nothing_to_judge(evidence):
             reason, advice = problem
             return self.failed(subject, reason, *advice, **shared)
-        ratios, rounds = _paired(evidence), evidence.rounds
-        if not ratios:
+        pairs, rounds = evidence.paired(), evidence.rounds
+        if not pairs.prompts:
             return Verdict(self.name, subject, "inconclusive", untimed(evidence), **shared)
         shared |= {
-            "samples": rounds * len(ratios),
-            "evidence_text": f"{count(len(ratios), 'prompt')}, {count(rounds, 'round')}",
+            "samples": rounds * pairs.prompts,
+            "evidence_text": f"{count(pairs.prompts, 'prompt')}, {count(rounds, 'round')}",
         }
         if rounds < 2:
-            only = sum(row[0] for row in ratios) / len(ratios)
+            only = sum(row[0] for row in pairs.ratios) / pairs.prompts
             return Verdict(
                 self.name,
                 subject,
@@ -74,7 +73,7 @@ class SpeedupGate(BaseGate):
                 advice=(f"Run at least {LEAST_ROUNDS} rounds: --spec-rounds {LEAST_ROUNDS}:12",),
                 **shared,
             )
-        estimate = median_speedup(ratios)
+        estimate = pairs.speedup()
         low, high = estimate.interval
         shared |= {
             "observed": estimate.value,
@@ -86,9 +85,9 @@ class SpeedupGate(BaseGate):
                 *too_short(evidence),
                 *excluded(evidence),
             ),
-            "false_alarm": FALSE_FAILURE["speedup"] * _can_fail(len(ratios), rounds),
+            "false_alarm": FALSE_FAILURE["speedup"] * _can_fail(pairs.prompts, rounds),
         }
-        match decide_speedup(ratios, least, margin):
+        match pairs.decide(least, margin):
             case "passed":
                 return Verdict(
                     self.name, subject, "passed", f"{estimate.value:.2f}x as fast", **shared
@@ -106,29 +105,24 @@ class SpeedupGate(BaseGate):
                     ),
                     **shared,
                 )
-        why = _undecided(ratios, least, margin)
+        why = _undecided(pairs, least, margin)
         why["reason"] += unfinished(evidence)
         return Verdict(self.name, subject, "inconclusive", **why, **shared)
-
-
-def _paired(evidence: Evidence) -> list[list[float]]:
-    """One row of complete rounds a prompt."""
-    return [row[: evidence.rounds] for row in evidence.ratios().values()]
 
 
 def _can_fail(prompts: int, rounds: int) -> bool:
     return rounds >= LEAST_ROUNDS and not math.isinf(thresholds(prompts, rounds)[1])
 
 
-def _undecided(ratios: list[list[float]], least: float, margin: float) -> dict[str, Any]:
-    variation, needed = rounds_needed(ratios, margin)
-    rounds = len(ratios[0])
+def _undecided(pairs: Paired, least: float, margin: float) -> dict[str, Any]:
+    variation, needed = rounds_needed(pairs, margin)
+    rounds = pairs.rounds
     if rounds < LEAST_ROUNDS:
         return {
             "reason": f"{count(rounds, 'round')} cannot decide: it takes {LEAST_ROUNDS}",
             "advice": (f"Run again with --spec-rounds {LEAST_ROUNDS}:12",),
         }
-    if not _can_fail(len(ratios), rounds) and median_speedup(ratios).value < least:
+    if not _can_fail(pairs.prompts, rounds) and pairs.speedup().value < least:
         return {
             "reason": f"below the limit of {least:.2f}x, but with a single prompt it takes "
             f"{LEAST_ROUNDS_TO_FAIL_ALONE} rounds to fail, found {rounds}",

@@ -10,15 +10,12 @@ from ..stats import (
     LEAST_TRIALS_P95,
     Decision,
     Level,
+    Paired,
     TailEstimate,
     decide_p95_ratio,
-    decide_speedup,
-    median_speedup,
     p95_ratio,
 )
 from .evidence import PLAIN, CaseEvidence, Evidence, arm_name
-
-Rows = list[list[float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,25 +71,23 @@ class Candidate:
         return replace(self, costs=costs)
 
     @property
-    def ratios(self) -> Rows:
-        """Plain over speculative, one row of equally many rounds for each prompt."""
-        rows = [[p / s for p, s in rounds.values()] for rounds in self.costs.values()]
-        return [row[: self.rounds] for row in rows]
+    def pairs(self) -> Paired:
+        """Plain and speculative, equally many rounds of each prompt."""
+        return Paired([[*rounds.values()][: self.rounds] for rounds in self.costs.values()])
 
     @property
     def speedup(self) -> Level | None:
         """Over the prompt mix; None before two rounds."""
-        return median_speedup(self.ratios) if self.rounds >= 2 else None
+        return self.pairs.speedup() if self.rounds >= 2 else None
 
-    def against(self, other: Candidate) -> Rows:
-        """Seconds of the other over seconds of this one, in the rounds that both were part of."""
+    def against(self, other: Candidate) -> Paired:
+        """The other and this one, in the rounds that both were part of."""
         rows = []
         for name, rounds in self.costs.items():
             theirs = other.costs.get(name, {})
-            row = [theirs[r][1] / ours for r, (_, ours) in rounds.items() if r in theirs]
-            rows.append(row)
+            rows.append([(theirs[r][1], ours) for r, (_, ours) in rounds.items() if r in theirs])
         fewest = min(map(len, rows), default=0)
-        return [row[:fewest] for row in rows] if fewest else []
+        return Paired([row[:fewest] for row in rows])
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,8 +190,7 @@ def loss(ours: Candidate, best: Candidate, most: float) -> Decision:
         ours, best: timed in the same rounds.
         most: such as 0.03; 0 asks whether it is not slower at all.
     """
-    rows = ours.against(best)
-    return decide_speedup(rows, 1 / (1 + most), margin=0.0) if rows else "inconclusive"
+    return ours.against(best).decide(1 / (1 + most), margin=0.0)
 
 
 def beaten(ours: Candidate, best: Candidate) -> bool:
@@ -228,7 +222,7 @@ def choose(candidates: Sequence[Candidate], configured: int, draft: str) -> Choi
                 one.num_draft_tokens,
             ),
         )
-        return Pick(best, equals, advised, decide_speedup(cut[id(best)].ratios, 1.0, margin=0.0))
+        return Pick(best, equals, advised, cut[id(best)].pairs.decide(1.0, margin=0.0))
 
     if not able:
         return Choice(every, None)

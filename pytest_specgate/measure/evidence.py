@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from ..config.plan import Decoding, Inputs, ParityMode, Prompt
 from ..engines.base import EngineInfo, Generation, PairInfo, SampledScores
 from ..preflight import Preflight
-from ..stats import NoiseFloor, noise_floor
+from ..stats import NoiseFloor, Paired, noise_floor
 from .blocks import Blocks, joined
 from .diagnosis import Check, Diagnosis
 from .further import OptionRun, TurnRun, first_difference
@@ -358,10 +358,10 @@ class Evidence:
             not case.error and all(parity.exact for parity in case.parity()) for case in self.cases
         )
 
-    def ratios(self) -> dict[str, list[float]]:
-        """prompt id -> plain / speculative e2e of each round; above 1 the draft pays.
+    def costs(self) -> dict[str, list[tuple[float, float]]]:
+        """prompt id -> (plain, speculative) e2e seconds of each round.
 
-        Sampled outputs differ in length, so there the time a token is compared.
+        Sampled outputs differ in length, so there they are seconds a token.
 
         Raises:
             ValueError: more than one k was measured.
@@ -373,11 +373,27 @@ class Evidence:
 
         return {
             case.prompt.id: [
-                cost(p) / cost(s) for p, s in zip(case.plain.trials, arm.trials, strict=True)
+                (cost(p), cost(s)) for p, s in zip(case.plain.trials, arm.trials, strict=True)
             ]
             for case in self.timed
             for arm in case.speculative
         }
+
+    def ratios(self) -> dict[str, list[float]]:
+        """prompt id -> plain / speculative of each round, as in ``costs``; above 1 the draft pays.
+
+        Raises:
+            ValueError: more than one k was measured.
+        """
+        return {name: [plain / ours for plain, ours in row] for name, row in self.costs().items()}
+
+    def paired(self) -> Paired:
+        """The complete rounds of ``costs``.
+
+        Raises:
+            ValueError: more than one k was measured.
+        """
+        return Paired([row[: self.rounds] for row in self.costs().values()])
 
     def noise(self, most_rounds: int) -> NoiseFloor | None:
         """The machine's own noise floor, from two plain arms; None where only one was timed.

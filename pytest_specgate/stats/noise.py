@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .common import Estimate
-from .speedup import LEAST_ROUNDS, median_speedup, prompt_spread, thresholds
+from .speedup import LEAST_ROUNDS, Paired, prompt_spread, thresholds
 
 # False failures of one verdict whose truth is exactly at its limit; the gates that judge facts,
 # such as parity, memory and acceptance, have none. See docs/statistics.md.
@@ -32,17 +32,22 @@ def _error(variation: float, prompts: int, rounds: float) -> float:
     return _MEAN_OF_BIWEIGHT * math.sqrt(2) * variation / math.sqrt(prompts * rounds)
 
 
-def rounds_needed(ratios: Sequence[Sequence[float]], margin: float) -> tuple[float, int]:
+def rounds_needed(pairs: Paired, margin: float) -> tuple[float, int]:
     """(coefficient of variation of a single trial, rounds that would decide).
 
     With that many rounds the thresholds of passed and failed meet within the margin, so that even
-    a truth between limit / (1 + margin) and limit is likely decided. From the rule's thresholds
-    (2.45 and 2.85) and the error of a paired ratio: (7.9 * CV / ln(1 + margin))^2 / J.
+    a truth between limit / (1 + margin) and limit is likely decided: R (5.3 SE / ln(1 + margin))^2
+    from the thresholds (2.45 and 2.85) and the error of R rounds. Where no trial is disturbed that
+    is about (7.9 * CV / ln(1 + margin))^2 / J.
+
+    Args:
+        pairs: of at least two rounds.
+        margin: of the gate.
     """
-    variation, prompts = _variation(ratios), len(ratios)
-    reach = sum(thresholds(prompts, _LONG_SERIES)) * _error(variation, prompts, 1)
+    once = pairs.speedup().error * math.sqrt(pairs.rounds)
+    reach = sum(thresholds(pairs.prompts, _LONG_SERIES)) * once
     needed = (reach / math.log1p(max(margin, 1e-3))) ** 2
-    return variation, max(LEAST_ROUNDS, math.ceil(needed))
+    return _variation(pairs.ratios), max(LEAST_ROUNDS, math.ceil(needed))
 
 
 def smallest_effect(variation: float, prompts: int, rounds: int) -> float:
@@ -94,7 +99,7 @@ def noise_floor(
     import numpy as np
 
     seconds = np.log(np.array([first, second], dtype=float))
-    ratios = np.exp(seconds[0] - seconds[1]).tolist()
+    pairs = Paired([[*zip(*row, strict=True)] for row in zip(first, second, strict=True)])
     prompts, count = seconds.shape[1:]
     level = seconds.mean(axis=0)
     shared = np.median(level - np.median(level, axis=1, keepdims=True), axis=0)
@@ -103,10 +108,10 @@ def noise_floor(
     slope = float(time @ shared) / squares
     rest = shared - shared.mean() - slope * time
     drift = Estimate(slope, math.sqrt(float(rest @ rest) / (count - 2) / squares))
-    variation = _variation(ratios)
+    variation = _variation(pairs.ratios)
     return NoiseFloor(
         variation,
-        median_speedup(ratios),
+        pairs.speedup(),
         drift,
         smallest_effect(variation, prompts, rounds or count),
     )

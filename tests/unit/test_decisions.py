@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from pytest_specgate.stats import FALSE_FAILURE, Centres, speedup_verdicts
+from pytest_specgate.stats import FALSE_FAILURE, Centres, speedup_centres, speedup_verdicts
 from tests.simulation import (
     MARGIN,
     MOST_ROUNDS,
+    Arms,
+    Floats,
     Noise,
     Shares,
     change_sessions,
@@ -40,10 +42,10 @@ def slack(rate: float, sessions: int) -> float:
     return 3 * math.sqrt(rate * (1 - rate) / sessions)
 
 
-def sessions_of(prompts: int, noise: Noise) -> NDArray[np.float64]:
+def sessions_of(prompts: int, noise: Noise) -> Arms:
     """Always the same ones."""
     rng = np.random.default_rng([20, prompts])
-    return noise.log_ratios(rng, (SESSIONS, prompts, MOST_ROUNDS))
+    return noise.arms(rng, (SESSIONS, prompts, MOST_ROUNDS))
 
 
 def stated_errors_hold(at_limit: Shares, at_margin: Shares) -> bool:
@@ -90,28 +92,34 @@ def careless(
     return speedup_verdicts(trusting, prompts, rounds, least, margin)
 
 
-def mean_and_deviation(logs: NDArray[np.float64]) -> Centres:
+def mean_and_deviation(plain: Floats, speculative: Floats) -> Centres:
     """No robust centre: the plain mean of all."""
+    logs = plain - speculative
     flat = logs.reshape(*logs.shape[:-2], -1)
     none = np.zeros(logs.shape[:-2])
     error = 0.5 * flat.std(axis=-1, ddof=1) / math.sqrt(flat.shape[-1])
     return Centres(flat.mean(axis=-1), error, none, none)
 
 
+def of_ratios(plain: Floats, speculative: Floats) -> Centres:
+    """Where only ratios are known: no weights."""
+    return speedup_centres(plain - speculative)
+
+
 def test_worse_rules_are_caught() -> None:
     """The same check turns down thresholds and errors that are too small."""
-    logs = sessions_of(12, Noise(0.05))
+    arms = sessions_of(12, Noise(0.05))
     effects = (AT_LIMIT, AT_MARGIN)
-    assert stated_errors_hold(*speedup_sessions(logs, effects))
-    assert not stated_errors_hold(*speedup_sessions(logs, effects, rule=eager))
-    assert not stated_errors_hold(*speedup_sessions(logs, effects, estimator=mean_and_deviation))
+    assert stated_errors_hold(*speedup_sessions(arms, effects))
+    assert not stated_errors_hold(*speedup_sessions(arms, effects, rule=eager))
+    assert not stated_errors_hold(*speedup_sessions(arms, effects, estimator=mean_and_deviation))
 
 
 def test_torn_prompts_are_not_trusted() -> None:
     """CV 2 %, 24 prompts: where they are, a session 3 % below the limit passes now and then."""
-    logs = sessions_of(24, Noise(0.02))
-    (trusted,) = speedup_sessions(logs, (AT_MARGIN,), rule=careless)
-    (doubted,) = speedup_sessions(logs, (AT_MARGIN,))
+    arms = sessions_of(24, Noise(0.02))
+    (trusted,) = speedup_sessions(arms, (AT_MARGIN,), estimator=of_ratios, rule=careless)
+    (doubted,) = speedup_sessions(arms, (AT_MARGIN,), estimator=of_ratios)
     assert doubted.passed <= 0.02 < trusted.passed
 
 

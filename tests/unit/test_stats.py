@@ -10,11 +10,13 @@ from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from pytest_specgate.stats import (
     FALSE_FAILURE,
     Decision,
     Estimate,
+    Paired,
     chance_of_false_alarm,
     decide_p95_ratio,
     decide_p95_seconds,
@@ -26,6 +28,7 @@ from pytest_specgate.stats import (
     p95_bounds,
     p95_ratio,
     prompt_spread,
+    quietness,
     rounds_needed,
     smallest_effect,
     speedup_centres,
@@ -45,6 +48,11 @@ def around(log: float, deviations: Sequence[float]) -> list[float]:
 def steps(rounds: int, height: float) -> list[float]:
     """Evenly spaced deviations about zero, such as -2h, -h, 0, h, 2h."""
     return [height * (i - (rounds - 1) / 2) for i in range(rounds)]
+
+
+def paired(first: NDArray[np.float64], second: NDArray[np.float64]) -> Paired:
+    """Of log seconds, shape (prompts, rounds)."""
+    return Paired(np.stack([np.exp(first), np.exp(second)], axis=-1).tolist())
 
 
 # -- spread and estimate -----------------------------------------------------------------------
@@ -153,19 +161,97 @@ def test_a_prompt_torn_between_two_groups_says_so() -> None:
     assert (float(either.below), float(either.above)) == (0, 0)
 
 
-def test_leading_axes_are_sessions() -> None:
+@pytest.mark.parametrize("weighted", [False, True])
+def test_leading_axes_are_sessions(weighted: bool) -> None:
     """A stack of sessions gives what each gives alone."""
     logs = np.random.default_rng(5).normal(0, 0.05, (4, 3, 6, 8))
-    centres = speedup_centres(logs)
+    seconds = np.zeros_like(logs)
+    centres = speedup_centres(logs, quietness(logs, seconds) if weighted else None)
     verdicts = speedup_verdicts(centres, 6, 8, 1.0, MARGIN)
     assert verdicts.shape == (4, 3)
     for place in np.ndindex(4, 3):
-        rows = np.exp(logs[place]).tolist()
-        estimate = median_speedup(rows)
+        rows, pairs = np.exp(logs[place]).tolist(), paired(logs[place], seconds[place])
+        estimate = pairs.speedup() if weighted else median_speedup(rows)
         assert estimate.log == pytest.approx(float(centres.log[place]))
         assert estimate.error == pytest.approx(float(centres.error[place]))
         words = {1: "passed", -1: "failed", 0: "inconclusive"}
-        assert decide_speedup(rows, 1.0, MARGIN) == words[int(verdicts[place])]
+        decision = pairs.decide(1.0, MARGIN) if weighted else decide_speedup(rows, 1.0, MARGIN)
+        assert decision == words[int(verdicts[place])]
+
+
+def quiet_by_hand(first: Sequence[float], second: Sequence[float]) -> list[float]:
+    """Weights of one prompt's pairs of log seconds: 1 / (1 + (d / 6s)^2)."""
+    spreads = []
+    for arm in (first, second):
+        differences = [abs(a - b) for a, b in combinations(arm, 2)]
+        spreads.append(statistics.quantiles(differences, n=4, method="inclusive")[0] / 0.4506)
+    delays = [
+        max(0.0, a - sorted(first)[1], b - sorted(second)[1])
+        for a, b in zip(first, second, strict=True)
+    ]
+    return [1 / (1 + (delay / (6 * max(spreads))) ** 2) for delay in delays]
+
+
+def test_first_quartile_of_two_normal_variables() -> None:
+    """0.4506 is sqrt(2) times the 62.5 % point of the normal distribution."""
+    quartile = math.sqrt(2) * statistics.NormalDist().inv_cdf(0.625)
+    assert quartile == pytest.approx(0.4506, abs=5e-5)
+
+
+def test_disturbed_pairs_count_for_little() -> None:
+    """Doubled in either arm, or in both: a few hundredths; the quick ones count whole."""
+    first = [0.0, 0.69, 0.01, 0.02, 0.70, 0.015, 0.005]
+    second = [1.0, 1.01, 1.69, 1.005, 1.70, 1.02, 1.015]
+    weights = quietness(np.array([first]), np.array([second]))[0]
+    assert weights == pytest.approx(quiet_by_hand(first, second))
+    assert [weight < 0.05 for weight in weights] == [False, True, True, False, True, False, False]
+    assert weights[0] == 1
+    assert min(weights[3], weights[5], weights[6]) > 0.9
+
+
+def test_quietness_favours_no_arm() -> None:
+    """Nor does it change with the level of a prompt, or of an arm."""
+    first, second = Noise(0.05).arms(np.random.default_rng(3), (6, 9))
+    weights = quietness(first, second)
+    assert quietness(second, first) == pytest.approx(weights)
+    levels = np.arange(6.0)[:, None]
+    assert quietness(first + levels, second - 0.3) == pytest.approx(weights)
+
+
+def test_the_spread_of_a_trial_is_held_near_that_of_all() -> None:
+    """Three prompts, the wild one's spread counts as 1.25 times that of all."""
+    rows = np.array([steps(5, h) for h in (0.001, 0.001, 0.05)])
+    differences = [abs(a - b) for row in rows.tolist() for a, b in combinations(row, 2)]
+    spread = statistics.quantiles(differences, n=4, method="inclusive")[0] / 0.4506
+    expected = [1 / (1 + (0.05 * i / (6 * 1.25 * spread)) ** 2) for i in (0, 0, 1, 2, 3)]
+    assert quietness(rows, rows)[2] == pytest.approx(expected)
+
+
+def test_the_noise_of_one_arm_is_no_disturbance() -> None:
+    """A calm arm beside a noisy one: its quick rounds would be taken for the truth."""
+    rng = np.random.default_rng(4)
+    calm, noisy = (Noise(v, 0.0).log_seconds(rng, (600, 12, 12)) for v in (0.02, 0.10))
+    centres = speedup_centres(calm - noisy, quietness(calm, noisy))
+    assert abs(centres.log.mean()) < 0.005
+    assert centres.error.mean() > 0.009
+
+
+def test_two_doubled_rounds_of_five_move_nothing_where_seconds_are_known() -> None:
+    """From ratios alone nobody can say which group is the true one; from seconds one can."""
+    ours = np.array([steps(5, 0.001)] * 3)
+    plain = ours + np.array([[0.3] * 5, [0.3] * 5, [0.3, 0.3, 0.3, 0.99, 0.99]])
+    known, unknown = paired(plain, ours[:, ::-1]), speedup_centres(plain - ours[:, ::-1])
+    assert known.speedup().log == pytest.approx(0.3, abs=0.002)
+    assert known.speedup().above == 0
+    assert float(unknown.above) == pytest.approx(0.69 / 3, rel=0.05)
+
+
+def test_three_doubled_rounds_of_five() -> None:
+    """The median lies among them; the two quick pairs have it all the same."""
+    ours = np.array([steps(5, 0.001)] * 3)
+    plain = ours[:, ::-1] + np.array([[0.3] * 5, [0.3] * 5, [0.3, 0.3, 0.99, 0.99, 0.99]])
+    assert paired(plain, ours).speedup().log == pytest.approx(0.3, abs=0.002)
+    assert float(speedup_centres(plain - ours).log) > 0.5
 
 
 def test_interval_is_symmetric_on_the_log_scale() -> None:
@@ -191,9 +277,9 @@ def rows_at(distance: float, from_log: float, rounds: int, prompts: int) -> list
 @pytest.mark.parametrize(
     ("prompts", "rounds", "above", "below"),
     [
-        (1, 5, 2.2 * 7 / 4, math.inf),
-        (1, 6, 2.2 * 8 / 5, math.inf),
-        (1, 7, 2.2 * 1.5, 3.6 * 1.5),
+        (1, 5, 2.3 * 7 / 4, math.inf),
+        (1, 6, 2.3 * 8 / 5, math.inf),
+        (1, 7, 2.3 * 1.5, 3.6 * 1.5),
         (2, 5, 2.45 * 11 / 8, 2.85 * 11 / 8),
         (2, 12, 2.45 * 25 / 22, 2.85 * 25 / 22),
         (12, 5, 2.45 * 51 / 48, 2.85 * 51 / 48),
@@ -268,33 +354,35 @@ def test_without_noise_the_margin_alone_decides() -> None:
 
 
 def test_rounds_needed_by_hand() -> None:
-    """(7.9 * CV / ln(1 + margin))^2 / J, at least five; 7.9 = (2.45 + 2.85) 1.05 sqrt(2)."""
+    """R (5.3 SE / ln(1 + margin))^2, at least five; 5.3 = 2.45 + 2.85."""
     h = 0.03
-    s = 2 * h / MEDIAN_DIFFERENCE
-    variation, needed = rounds_needed([around(0.1, steps(5, h)), around(0.2, steps(5, -h))], 0.03)
-    few = 1 + 3 / (2 * 11)
-    assert variation == pytest.approx(s / math.sqrt(2))
-    assert needed == math.ceil((7.87 * few * variation / math.log(1.03)) ** 2 / 2)
+    pairs = paired(np.array([steps(5, h), steps(5, -h)]), np.array([[0.0] * 5, [0.3] * 5]))
+    variation, needed = rounds_needed(pairs, 0.03)
+    reach = 5.3 * (1 + 3 / (2 * 11)) * pairs.speedup().error
+    assert variation == pytest.approx(2 * h / MEDIAN_DIFFERENCE / math.sqrt(2))
+    assert needed == math.ceil(5 * (reach / math.log(1.03)) ** 2)
     assert needed > 5
-    assert rounds_needed([[1.2] * 5], 0.03) == (0.0, 5)
-    assert rounds_needed([around(0.1, steps(5, h))], 0.0)[1] > 1000  # finite without a margin
+    calm = paired(np.zeros((1, 5)), np.zeros((1, 5)))
+    assert rounds_needed(calm, 0.03) == (0.0, 5)
+    assert rounds_needed(pairs, 0.0)[1] > 1000  # finite without a margin
 
 
-def test_the_rounds_needed_do_decide() -> None:
-    """With twice what CV 4 % asks of 12 prompts, a truth at either end is decided."""
-    logs = Noise(0.04, 0.0).log_ratios(np.random.default_rng(8), (200, 12, 20))
-    _, needed = rounds_needed(np.exp(logs[0]).tolist(), MARGIN)
-    assert 6 <= needed <= 14
-    for shares in speedup_sessions(logs, (1.0, 1 / (1 + MARGIN))):
+@pytest.mark.parametrize(("noise", "most"), [(Noise(0.04, 0.0), 14), (Noise(0.04, 0.15), 20)])
+def test_the_rounds_needed_do_decide(noise: Noise, most: int) -> None:
+    """With about twice what CV 4 % asks of 12 prompts, a truth at either end is decided."""
+    arms = noise.arms(np.random.default_rng(8), (200, 12, 30))
+    needed = [rounds_needed(paired(arms[0][i], arms[1][i]), MARGIN)[1] for i in range(20)]
+    assert 6 <= statistics.median(needed) <= most
+    for shares in speedup_sessions(arms, (1.0, 1 / (1 + MARGIN))):
         assert shares.inconclusive < 0.05
 
 
 def test_smallest_effect_is_found_by_nine_of_ten() -> None:
     """At CV 5 %, twelve prompts and rounds the stated slowdown fails in about nine of ten."""
-    logs = Noise(0.05, 0.0).log_ratios(np.random.default_rng(9), (1500, 12, 12))
+    arms = Noise(0.05, 0.0).arms(np.random.default_rng(9), (1500, 12, 12))
     effect = smallest_effect(0.05, 12, 12)
     assert 0.02 < effect < 0.035
-    (shares,) = speedup_sessions(logs, (1 / (1 + effect),))
+    (shares,) = speedup_sessions(arms, (1 / (1 + effect),))
     assert shares.failed == pytest.approx(0.9, abs=0.05)
 
 
@@ -309,7 +397,7 @@ def test_noise_floor_of_a_drifting_machine() -> None:
     assert 0 < floor.drift.error < 0.003
     low, high = floor.ratio.interval
     assert low < 1 < high
-    ratio = median_speedup((np.array(first) / np.array(second)).tolist())
+    ratio = paired(np.log(first), np.log(second)).speedup()
     assert (floor.ratio.log, floor.ratio.error) == pytest.approx((ratio.log, ratio.error))
     assert floor.smallest_effect == smallest_effect(floor.variation, 12, 10)
     assert noise_floor(first, second, 12).smallest_effect < floor.smallest_effect

@@ -10,7 +10,7 @@ from typing import Any
 from ...gates.base import Verdict
 from ...measure.evidence import PLAIN, Evidence, arm_name
 from ...measure.memory import MemoryParts, parts_at_peak
-from ...stats import LEAST_TRIALS_P95, Estimate, median_speedup, p95
+from ...stats import LEAST_TRIALS_P95, Estimate, p95
 from ..session_report import MeasuredPair
 
 MOST_KINDS = 7  # drawn, those of most prompts; the table has them all
@@ -174,10 +174,10 @@ def _speedup(at: dict[int, Evidence], verdicts: Sequence[Verdict]) -> SpeedupFig
 def _speedups(name: str, at: dict[int, Evidence]) -> Speedups | None:
     points, prompts = [], 0
     for k, evidence in at.items():
-        rows = [row[: evidence.rounds] for row in evidence.ratios().values()]
-        if rows and evidence.rounds >= _LEAST_ROUNDS:
-            points.append((k, median_speedup(rows)))
-            prompts = max(prompts, len(rows))
+        pairs = evidence.paired()
+        if pairs.rounds >= _LEAST_ROUNDS:
+            points.append((k, pairs.speedup()))
+            prompts = max(prompts, pairs.prompts)
     return Speedups(name, prompts, tuple(points)) if points else None
 
 
