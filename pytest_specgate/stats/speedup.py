@@ -30,6 +30,7 @@ _REACH = 4.0  # of the biweight, in spreads: 91 % efficient on normal noise
 _STEPS = 5  # of its iteration; the centre then moves by less than a tenth of its error
 _FIRST_QUARTILE = 0.4506  # of |x - y| of two standard normal variables
 _QUIET = 6.0  # spreads of a trial above the quick ones, where a pair counts half
+_ONE_SIDED = 1.5  # standard errors by which one arm may be disturbed more than the other
 _CHOSEN = 1.03  # error of a centre with such weights over the one that they show, normal noise
 
 
@@ -77,6 +78,10 @@ def quietness(first: Floats, second: Floats) -> Floats:
     of rounds / 0.4506 (Rousseeuw and Croux 1993), of the prompt itself, but held within 0.8 and
     1.25 times that of all prompts.
 
+    Where one arm is disturbed more than the other, by more than 1.5 standard errors of the sum of
+    the differences of their weights, that is its own cost and no trouble of the machine: then all
+    weights are 1.
+
     Args:
         first, second: log seconds of both arms, shape (..., J prompts, R >= 2 rounds).
     """
@@ -92,9 +97,13 @@ def quietness(first: Floats, second: Floats) -> Floats:
         return np.asarray(np.clip(own, 0.8 * shared, 1.25 * shared) / _FIRST_QUARTILE)
 
     most = np.maximum(np.maximum(spread(first), spread(second)), TINY)[..., None]
-    beyond = [arm - np.partition(arm, 1, axis=-1)[..., 1:2] for arm in (first, second)]
-    delay = np.maximum(np.maximum(*beyond), 0)
-    return np.asarray(1 / (1 + (delay / (_QUIET * most)) ** 2))
+    delays = [
+        np.maximum(arm - np.partition(arm, 1, axis=-1)[..., 1:2], 0) for arm in (first, second)
+    ]
+    ours, theirs = (1 / (1 + (delay / (_QUIET * most)) ** 2) for delay in delays)
+    more = (ours - theirs).sum(axis=(-2, -1), keepdims=True)
+    by_chance = np.sqrt(((ours - theirs) ** 2).sum(axis=(-2, -1), keepdims=True))
+    return np.asarray(np.where(np.abs(more) > _ONE_SIDED * by_chance, 1, np.minimum(ours, theirs)))
 
 
 def _weighted_median(values: Floats, weights: Floats) -> Floats:

@@ -227,6 +227,20 @@ def test_the_spread_of_a_trial_is_held_near_that_of_all() -> None:
     assert quietness(rows, rows)[2] == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(("arm", "never"), [(0, "failed"), (1, "passed")])
+@pytest.mark.parametrize("prompts", [1, 4])
+def test_what_disturbs_one_arm_alone_is_its_own_cost(
+    arm: int, never: Decision, prompts: int
+) -> None:
+    """Every second trial of one path doubled: nobody may say that only the others count."""
+    arms = list(Noise(0.01, 0.0).arms(np.random.default_rng(6), (prompts, 10)))
+    arms[arm] = arms[arm] + np.where(np.arange(10) % 2, 0.7, 0.0)
+    assert (quietness(*arms) == 1).all()
+    assert paired(*arms).decide(1.0, MARGIN) != never
+    both = [logs + np.where(np.arange(10) % 2, 0.7, 0.0) for logs in arms[1 - arm : 2 - arm] * 2]
+    assert (quietness(*both)[:, 1::2] < 0.1).all()
+
+
 def test_the_noise_of_one_arm_is_no_disturbance() -> None:
     """A calm arm beside a noisy one: its quick rounds would be taken for the truth."""
     rng = np.random.default_rng(4)
@@ -250,6 +264,7 @@ def test_three_doubled_rounds_of_five() -> None:
     """The median lies among them; the two quick pairs have it all the same."""
     ours = np.array([steps(5, 0.001)] * 3)
     plain = ours[:, ::-1] + np.array([[0.3] * 5, [0.3] * 5, [0.3, 0.3, 0.99, 0.99, 0.99]])
+    ours += np.array([[0.69, 0, 0, 0, 0], [0, 0, 0.69, 0, 0], [0] * 5])  # the machine, not a path
     assert paired(plain, ours).speedup().log == pytest.approx(0.3, abs=0.002)
     assert float(speedup_centres(plain - ours).log) > 0.5
 
