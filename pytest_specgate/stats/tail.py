@@ -177,8 +177,9 @@ def _bootstrapped(
         times = np.bincount(at.ravel(), minlength=rows.size).reshape(rows.shape)
         quantiles = []
         for arm, order in zip(logs, orders, strict=True):
-            ranks = np.cumsum(times[:, order], axis=1)
-            quantiles.append(np.diff(upto[ranks], axis=1, prepend=0.0) @ arm[order])
+            ranks = np.cumsum(times[:, order[:-1]], axis=1)
+            # sum of (upto[rank] - upto[rank before]) * value, by parts
+            quantiles.append(arm[order[-1]] - upto[ranks] @ np.diff(arm[order]))
         found.append(quantiles[1] - quantiles[0])
     return np.concatenate(found)
 
