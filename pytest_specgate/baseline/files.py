@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..files import write_whole
-from .document import Baseline, BaselineError, dumps, loads
+from .document import Baseline, BaselineError
+from .reading import loads
+from .writing import dumps
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +57,22 @@ def read(path: Path) -> Baseline:
     except OSError as error:
         raise BaselineError(f"{path}: cannot be read: {error.strerror or error}") from None
     try:
-        return loads(text)
+        with _uncollected():
+            return loads(text)
     except BaselineError as error:
         raise BaselineError(f"{path}: {error}") from None
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """No search for cycles: each would walk all that was read of a large file so far."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def write(place: Place, baseline: Baseline) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from pytest_specgate.__main__ import main
-from pytest_specgate.baseline.document import Baseline, dumps
+from pytest_specgate.baseline.document import Baseline
+from pytest_specgate.baseline.writing import dumps
 from tests.baselines import FACTS, mix, stored
 
 Capture = pytest.CaptureFixture[str]

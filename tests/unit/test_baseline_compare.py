@@ -11,8 +11,10 @@ import pytest
 
 from pytest_specgate.baseline.changes import Change
 from pytest_specgate.baseline.compare import LEAST_MEMORY, compare
-from pytest_specgate.baseline.document import Baseline, StoredArm, StoredBlocks, dumps, loads
+from pytest_specgate.baseline.document import Baseline, StoredArm, StoredBlocks
+from pytest_specgate.baseline.reading import loads
 from pytest_specgate.baseline.tables import compared_lines, markdown_of
+from pytest_specgate.baseline.writing import dumps
 from pytest_specgate.gates.baseline import BaselineGate
 from pytest_specgate.measure.fresh import FreshPeak
 from tests.baselines import (

@@ -11,10 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_specgate.baseline import document
+from pytest_specgate.baseline import document, layout, reading
 from pytest_specgate.baseline.compare import compare
-from pytest_specgate.baseline.document import Baseline, BaselineError, dumps, loads
+from pytest_specgate.baseline.document import Baseline, BaselineError
+from pytest_specgate.baseline.reading import loads
 from pytest_specgate.baseline.tables import compared_lines, markdown_of, shown_baseline
+from pytest_specgate.baseline.writing import dumps
 from pytest_specgate.gates.base import Verdict
 from pytest_specgate.gates.baseline import BaselineGate
 from tests.baselines import FACTS, compared, mix, signed, stored, with_arm
@@ -64,7 +66,7 @@ def test_a_small_change_is_a_small_diff() -> None:
         dumps(stored(*mix(prompts=40))).splitlines(), dumps(now).splitlines(), n=0
     )
     added = [line for line in lines if line[0] == "+" and line[:3] != "+++"]
-    assert [line.split('"')[1] for line in added] == ["tokens", "text", "digest"]
+    assert [line.split('"')[1] for line in added] == ["text", "tokens", "digest"]
 
 
 @pytest.mark.parametrize("text", ["\ud83d", "grüße, 世界", '\x00\u2028\r\n\\"', ""])
@@ -132,6 +134,11 @@ def in_trial(column: str, value: Any) -> str:
     return in_arm(trials=rows)
 
 
+def wrong(key: str) -> str:
+    """What is said of a part of the plain arm."""
+    return f"damaged: cases.p1.arms.plain.{key} is missing or wrong (found "
+
+
 DAMAGED: dict[str, tuple[str, str]] = {
     "empty": ("", "not a baseline: not JSON: "),
     "cut": (TEXT[: len(TEXT) // 2], "not a baseline: not JSON: "),
@@ -157,19 +164,20 @@ DAMAGED: dict[str, tuple[str, str]] = {
     "columns": (changed(trial_columns=[]), "damaged: trial_columns must be round, tokens"),
     "model": (changed(pair={"target": {}}), "pair.target.digest is missing or wrong"),
     "verdict": (changed(verdicts={"a": {"status": "passed"}}), "verdicts.a.gate is missing"),
-    "no tokens": (in_arm(tokens=[]), "cases.p1.arms.plain.tokens is missing or wrong"),
-    "token": (in_arm(tokens=[1, 2.5]), "cases.p1.arms.plain.tokens is missing or wrong"),
-    "truth": (in_arm(tokens=[True]), "cases.p1.arms.plain.tokens is missing or wrong"),
-    "alike itself": (in_arm(as_plain=True, tokens=None), "cases.p1.arms.plain.tokens is missing"),
-    "short row": (in_arm(trials=[[1, 2]]), "cases.p1.arms.plain.trials is missing or wrong"),
-    "negative": (in_trial("e2e_s", -1.0), "cases.p1.arms.plain.trials is missing or wrong"),
-    "zero": (in_trial("ttft_s", 0), "cases.p1.arms.plain.trials is missing or wrong"),
-    "no rest": (in_trial("rest_tokens", 0), "cases.p1.arms.plain.trials is missing or wrong"),
-    "endless": (in_trial("e2e_s", 10**400), "cases.p1.arms.plain.trials is missing or wrong"),
-    "memory": (in_trial("peak_memory_bytes", 10**400), "cases.p1.arms.plain.trials is missing"),
-    "no count": (in_trial("accepted", False), "cases.p1.arms.plain.trials is missing or wrong"),
-    "no time": (in_trial("decode_s", ""), "cases.p1.arms.plain.trials is missing or wrong"),
-    "text time": (in_trial("e2e_s", "1"), "cases.p1.arms.plain.trials is missing or wrong"),
+    "no tokens": (in_arm(tokens=[]), wrong("tokens")),
+    "token": (in_arm(tokens=[1, 2.5]), wrong("tokens")),
+    "truth": (in_arm(tokens=[True]), wrong("tokens")),
+    "alike itself": (in_arm(as_plain=True, tokens=None), wrong("tokens")),
+    "no row": (in_arm(trials=["abcdefghi"]), wrong("trials")),
+    "short row": (in_arm(trials=[[1, 2]]), wrong("trials")),
+    "negative": (in_trial("e2e_s", -1.0), wrong("trials.e2e_s")),
+    "zero": (in_trial("ttft_s", 0), wrong("trials.ttft_s")),
+    "no rest": (in_trial("rest_tokens", 0), wrong("trials.rest_tokens")),
+    "endless": (in_trial("e2e_s", 10**400), wrong("trials.e2e_s")),
+    "memory": (in_trial("peak_memory_bytes", 10**400), wrong("trials.peak_memory_bytes")),
+    "no count": (in_trial("accepted", False), wrong("trials.accepted")),
+    "no time": (in_trial("decode_s", ""), wrong("trials.decode_s")),
+    "text time": (in_trial("e2e_s", "1"), wrong("trials.e2e_s")),
 }
 
 
@@ -219,9 +227,42 @@ def test_layout_is_no_damage() -> None:
     assert loads(json.dumps(DOCUMENT, indent=4, sort_keys=True).replace("\n", "\r\n")) is not None
 
 
+def test_a_file_as_it_was_written_is_not_encoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To encode it takes longer than all else that is done to read a large file."""
+    now = with_arm(WHOLE, "p1", "k=3", text='\n "digest": "\\": é,\u2028')
+    for baseline in (WHOLE, now, replace(WHOLE, cases={}), replace(WHOLE, environment={"9": {}})):
+        text = dumps(baseline)
+        with monkeypatch.context() as patch:
+            patch.setattr(layout, "_digest", lambda _: pytest.fail("encoded again"))
+            assert loads(text) is not None
+
+
+@pytest.mark.parametrize(("old", "new"), [('os": ', 'os" : '), ("macOS 15", "macOS  15")])
+def test_space_between_is_layout_and_space_within_is_content(old: str, new: str) -> None:
+    """By the content that was written, not by what a line looks like."""
+    text = TEXT.replace(old, new)
+    assert text != TEXT
+    assert used(text) == (loads(TEXT) if new[-1] == " " else None)
+
+
+def test_space_in_a_key_is_content() -> None:
+    """A key that holds what ends keys elsewhere."""
+    odd = dumps(replace(WHOLE, environment={'a": 1': 2}))
+    assert loads(odd).environment == {'a": 1': 2}
+    assert used(odd.replace('a\\": 1', 'a\\":1')) is None
+    odd = dumps(replace(WHOLE, environment={'a":1': 2}))
+    assert used(odd.replace('a\\":1": ', 'a\\": 1":')) == loads(odd)
+
+
+def test_whole_seconds_are_seconds() -> None:
+    """JSON of another writer may drop the point."""
+    (trial, *_) = loads(in_trial("e2e_s", 3)).cases["p1"].arms["plain"].trials
+    assert (trial.e2e_s, type(trial.e2e_s)) == (3.0, float)
+
+
 def test_an_older_schema_goes_through_its_migration(monkeypatch: pytest.MonkeyPatch) -> None:
     """The digest is that of the file as it was written."""
-    monkeypatch.setattr(document, "MIGRATIONS", {0: lambda old: {**old, "engine": "migrated"}})
+    monkeypatch.setattr(reading, "MIGRATIONS", {0: lambda old: {**old, "engine": "migrated"}})
     assert loads(changed(schema="specgate-baseline/0")).engine == "migrated"
 
 

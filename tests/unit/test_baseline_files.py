@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_specgate.baseline.document import BaselineError, dumps
+from pytest_specgate.baseline.document import BaselineError
 from pytest_specgate.baseline.files import Place, read, write
+from pytest_specgate.baseline.writing import dumps
 from tests.baselines import mix, stored
 
 OLD, NEW = stored(*mix(prompts=1)), stored(*mix(prompts=2))
