@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Any, Literal
 
 from ..measure.evidence import PLAIN, arm_name
@@ -198,11 +199,6 @@ def _paired(case: StoredCase, arm: str) -> tuple[tuple[Trial, ...], tuple[Trial,
     return tuple(plain[trial.round] for trial in ours), tuple(ours)
 
 
-def _cost(trial: Trial, *, sampled: bool) -> float:
-    """Sampled outputs differ in length, so there the time a token is compared."""
-    return trial.seconds_per_token if sampled else trial.e2e_s
-
-
 def _missing(name: str, status: Status, limit: Limit | None, reason: str) -> list[Figure]:
     """A figure that is not there; nothing where nobody set a limit."""
     return [Figure(name, status, "-", "-", "-", limit.text, reason)] if limit else []
@@ -234,10 +230,12 @@ def _times(
     ]
     rounds = [min(len(ours) for _, ours in side) for side in sides]
     shape = len(sides[0]), min(rounds)
+    # sampled outputs differ in length
+    cost = attrgetter("seconds_per_token" if sampled else "e2e_s")
     speedups, tails = [], []
     for side, count_ in zip(sides, rounds, strict=True):
-        plain = [[_cost(t, sampled=sampled) for t in row[:count_]] for row, _ in side]
-        ours = [[_cost(t, sampled=sampled) for t in row[:count_]] for _, row in side]
+        plain = [[*map(cost, row[:count_])] for row, _ in side]
+        ours = [[*map(cost, row[:count_])] for _, row in side]
         ratios = [
             [p / s for p, s in zip(*rows, strict=True)] for rows in zip(plain, ours, strict=True)
         ]

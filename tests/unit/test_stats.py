@@ -564,6 +564,21 @@ def test_the_bootstrap_repeats_with_its_seed() -> None:
     assert other.ratio.error == pytest.approx(first.ratio.error, rel=0.3)
 
 
+@pytest.mark.parametrize(("prompts", "rounds"), [(1, 2), (3, 5), (40, 6), (700, 6)])
+def test_the_bootstrap_is_that_of_whole_samples(prompts: int, rounds: int) -> None:
+    """Each drawn sample sorted anew; the largest mix has weights in its tail alone."""
+    mix = np.log([latencies(7, prompts, rounds), latencies(8, prompts, rounds)])
+    drawn = np.random.default_rng(3).integers(rounds, size=(50, prompts, rounds))
+    weights = np.array(harrell_davis_weights(prompts * rounds, 0.95))
+    quantiles = [
+        np.sort(np.take_along_axis(arm[None], drawn, axis=2).reshape(50, -1)) @ weights
+        for arm in mix
+    ]
+    error = np.std(quantiles[1] - quantiles[0], ddof=1) * math.sqrt(rounds / (rounds - 1))
+    tail = p95_ratio(*np.exp(mix).tolist(), seed=3, resamples=50)
+    assert tail.ratio.error == pytest.approx(error, rel=1e-9)
+
+
 def test_rounds_are_resampled_within_prompts() -> None:
     """Prompts that differ but never vary carry no error: they are blocks, not samples."""
     plain = [[float(1 + prompt)] * 6 for prompt in range(12)]
