@@ -48,7 +48,8 @@ class Figure:
 
     Attributes:
         worst: that is let through.
-        errors: standard errors of the logarithms, stored and now; None for a fact.
+        errors: standard errors of the logarithms, stored and now; None for a fact, and where both
+            sides were timed in the same rounds.
     """
 
     name: str
@@ -356,7 +357,8 @@ def _judged(
     change = change_of(then, now)
     prompts, rounds = shape
     decide = partial(decide_change, change, prompts=prompts, rounds=rounds)
-    return _decided(name, sides, change, limit, form, decide)
+    figure = _decided(name, sides, change, limit, form, decide)
+    return replace(figure, errors=(then.error, now.error))
 
 
 def _decided(
@@ -382,7 +384,7 @@ def _decided(
             reason = f"the limit {limit.text} lets every figure through: {reason}"
     return Figure(
         *(name, status, form(then.value), form(now.value), words),
-        *(limit.text if limit else "-", reason, now.value, worst, (then.error, now.error)),
+        *(limit.text if limit else "-", reason, now.value, worst),
     )
 
 

@@ -9,10 +9,11 @@ import pytest
 
 from pytest_specgate.baseline import Reference
 from pytest_specgate.baseline.document import Baseline
+from pytest_specgate.gates.against import AgainstGate
 from pytest_specgate.gates.baseline import BaselineGate
-from pytest_specgate.measure.evidence import CaseEvidence, Evidence
+from pytest_specgate.measure.evidence import Against, CaseEvidence, Evidence
 from tests.baselines import FACTS, NOISY, mix, stored
-from tests.fakes import make_arm, make_case, make_evidence, make_inputs
+from tests.fakes import make_arm, make_case, make_evidence, make_inputs, pair_info
 
 GATE = BaselineGate()
 LOUD = (1.0, 1.2, 0.8, 1.1, 0.9, 1.05)
@@ -43,6 +44,17 @@ def test_more_rounds_where_they_could_decide(
     assert GATE.wants_rounds(found, options, 12) is wants
     lines = GATE.judge(found, options, "k=3").advice
     assert [line[: len(advice or "")] for line in lines] == ([advice] if advice else [])
+
+
+@pytest.mark.parametrize(("here", "there"), [(LOUD, NOISY), (NOISY, LOUD)])
+def test_nothing_is_stored_side_by_side(here: Any, there: Any) -> None:
+    """Whichever side is the noisier one, more rounds are the way."""
+    gate = AgainstGate()
+    other = Against("mlx-lm==0.31.1", tuple(mix(1.93, there)), None, pair_info(), lambda: FACTS)
+    found = replace(evidence(stored(), mix(2.0, here)), reference=None, against=other)
+    verdict = gate.judge(found, {**gate.defaults, "p95": None}, "k=3")
+    assert verdict.status == "inconclusive"
+    assert verdict.advice == ("More rounds narrow it: --spec-rounds 10:20.",)
 
 
 def test_nothing_drafted_is_never_green() -> None:
