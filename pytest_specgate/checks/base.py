@@ -9,6 +9,7 @@ from typing import Any
 from ..config.plan import Prompt
 from ..config.spec import Invalid, Spec, found, nearest
 from ..engines.base import Generation
+from ..text import in_a_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +134,7 @@ def message_of(check: Check, output: Output, options: Mapping[str, Any]) -> str 
     except (RecursionError, MemoryError) as error:
         return f"it nests too deeply to be checked ({type(error).__name__})"
     except Exception as error:
-        words = " ".join(str(error).split())[:300]
-        raise CheckFault(f"it broke on an output: {type(error).__name__}: {words}") from error
+        raise CheckFault(f"it broke on an output: {in_a_line(error)}") from error
     if said is None:
         return None
     if not isinstance(said, str) or not said.strip():

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ..config.plan import Inputs
 from ..engines.base import EngineInfo, Pair
+from ..text import in_a_line
 from . import caches, prompts, resources, sampling, tokenizers
 from .finding import Finding, Preflight, Subject
 
@@ -90,7 +91,7 @@ def _safely(name: str, findings: Iterable[Finding]) -> list[Finding]:
             Finding(
                 "warning",
                 name.replace("_", " "),
-                f"could not be checked: {type(error).__name__}: {str(error)[:200]}",
+                f"could not be checked: {in_a_line(error)}",
                 "Judge by the other gates; report it with the model's name.",
             )
         )

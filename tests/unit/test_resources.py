@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from pytest_specgate import preflight
 from pytest_specgate.config.plan import ModelRef
 from pytest_specgate.engines.base import PairInfo
 from pytest_specgate.preflight import resources
@@ -291,3 +292,18 @@ def test_lengths_of_the_prompts() -> None:
     prompts = make_prompts("a", "b")
     both = replace(both, inputs=replace(both.inputs, prompts=prompts))
     assert both.lengths() == [(prompts[0], 5 + 8)]
+
+
+def test_a_check_that_breaks_is_a_warning() -> None:
+    """On one line, whatever the model's own code says."""
+
+    class Odd(FakePair):
+        isolated = True
+
+        @property
+        def info(self) -> PairInfo:
+            raise ValueError("no\n  such field")
+
+    found = preflight.run(Odd(), make_inputs(make_prompts("p")), {"p": [1]}, None)
+    words = {finding.message for finding in found.findings if finding.severity == "warning"}
+    assert words == {"could not be checked: ValueError: no such field"}
