@@ -49,7 +49,8 @@ if TYPE_CHECKING:
     )
     from .gates.base import BaseGate, Gate, Verdict
     from .measure.blocks import Block, Blocks
-    from .measure.evidence import CaseEvidence, Comparison, Evidence, Parity
+    from .measure.comparison import Comparison
+    from .measure.evidence import CaseEvidence, Evidence, Parity
     from .measure.trial import Trial
     from .saved_case import replay
 
@@ -61,7 +62,7 @@ _HOME = {
     "CaseEvidence": "measure.evidence",
     "Check": "checks",
     "CheckConfig": "config.plan",
-    "Comparison": "measure.evidence",
+    "Comparison": "measure.comparison",
     "Decoding": "config.plan",
     "Drafts": "engines.base",
     "Engine": "engines.base",

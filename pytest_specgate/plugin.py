@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from .config.plan import Prompt
-    from .measure.evidence import Comparison, Evidence
+    from .measure.comparison import Comparison
+    from .measure.evidence import Evidence
     from .session import SpecSession
 
 SESSION: pytest.StashKey[SpecSession] = pytest.StashKey()

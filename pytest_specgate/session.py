@@ -26,7 +26,8 @@ from .gates.base import Verdict
 from .items import GateItem, GatesFile
 from .judging import Judge
 from .measure.budget import Budget
-from .measure.evidence import Comparison, Evidence
+from .measure.comparison import Comparison
+from .measure.evidence import Evidence
 from .measure.lock import Busy, MachineLock, lock_path
 from .measure.samples import Samples
 from .measure.store import Store

@@ -423,37 +423,3 @@ class Evidence:
         """
         ratios = [ratio for of_prompt in self.ratios().values() for ratio in of_prompt]
         return statistics.median(ratios) if ratios else None
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """One prompt on both paths, as ``spec_compare`` returns it."""
-
-    case: CaseEvidence
-    parity: Parity
-    decoding: Decoding
-
-    @property
-    def plain(self) -> Generation:
-        """The plain output."""
-        return self.case.plain.generation
-
-    @property
-    def speculative(self) -> Generation:
-        """The speculative output."""
-        return self.case.speculative[0].generation
-
-    @property
-    def blocks(self) -> Blocks:
-        """Blocks of the speculative output."""
-        return self.case.speculative[0].blocks or Blocks()
-
-    @property
-    def acceptance_rate(self) -> float | None:
-        """accepted / proposed."""
-        return self.blocks.acceptance_rate
-
-    @property
-    def speedup(self) -> float | None:
-        """Median plain / speculative e2e; None when no rounds were asked for."""
-        return Evidence((self.case,), self.decoding).speedup
